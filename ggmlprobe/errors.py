@@ -1,0 +1,51 @@
+"""Every failure a user can cause, each with its own class; the message is one line that says the fix."""
+
+from __future__ import annotations
+
+
+class ProbeError(Exception):
+    """Base of all errors that end a command with exit status 2."""
+
+
+class UsageError(ProbeError):
+    """An option or argument has a value the command cannot work with."""
+
+
+class LibraryNotFound(ProbeError):
+    """No libggml where the user said, nor in any of the default places."""
+
+
+class LibraryBroken(ProbeError):
+    """A file that is no usable libggml: wrong format, a missing dependency, or wrong sums."""
+
+
+class SymbolMissing(ProbeError):
+    """The loaded library does not export a function this command needs."""
+
+
+class UnknownType(ProbeError):
+    """A tensor type the loaded library does not have."""
+
+
+class UnknownDevice(ProbeError):
+    """A device or buffer type the loaded library does not offer."""
+
+
+class Unsupported(ProbeError):
+    """This library or device cannot run the op with these parameters (a row, not an exit)."""
+
+
+class OutOfMemory(ProbeError):
+    """A buffer could not be allocated, or would not fit (a row, not an exit)."""
+
+
+class ComputeFailed(ProbeError):
+    """ggml_backend_graph_compute returned a status other than success (a row, not an exit)."""
+
+
+class FileExists(ProbeError):
+    """An output file is there already and --force was not given."""
+
+
+class RecordError(ProbeError):
+    """A record or journal that is truncated, foreign, edited or from a newer version."""
