@@ -1,0 +1,337 @@
+"""The result of a run, defined once: every field, its meaning, its JSON and its JSON Schema.
+
+``docs/record.md`` and ``record.schema.json`` are made from the definitions here (``field_table``
+and ``schema``). A float that would be NaN or infinite is null in JSON.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ggmlprobe.codec import dumps, field_table, from_dict, json_schema, parse, to_dict
+from ggmlprobe.environment import Environment, collect_environment
+from ggmlprobe.errors import RecordError
+from ggmlprobe.verdict import Verdict
+
+__all__ = [
+    "SCHEMA_VERSION",
+    "CaseClasses",
+    "Config",
+    "DeviceRecord",
+    "Environment",
+    "Header",
+    "LibraryInfo",
+    "Record",
+    "Result",
+    "SeedResult",
+    "Timing",
+    "check_schema",
+    "collect_environment",
+    "dumps",
+    "field_table",
+    "from_dict",
+    "load",
+    "loads",
+    "parse",
+    "schema",
+    "to_dict",
+]
+
+SCHEMA_VERSION = 1
+"""Raised whenever a field is added, removed or changes its meaning."""
+
+Param = bool | int | float | str | list[bool | int | float | str] | None
+"""A value of an op's parameter; lists as in upstream's ``bs=[1,1]``."""
+
+
+@dataclass(frozen=True)
+class LibraryInfo:
+    """The libggml that was probed."""
+
+    path: str = field(metadata={"doc": "Directory or file, as it was given."})
+    version: str | None = field(metadata={"doc": "ggml's version, where the library exports it."})
+    commit: str | None = field(metadata={"doc": "ggml's commit, where the library exports it."})
+    origin: str = field(
+        metadata={"doc": "What named the library: --lib, GGMLPROBE_LIB, packaged or llama_cpp."}
+    )
+    stamp: Mapping[str, str] | None = field(
+        default=None,
+        metadata={"doc": "What ggmlprobe's own build wrote down: source, sha256, compiler, flags."},
+    )
+
+
+@dataclass(frozen=True)
+class DeviceRecord:
+    """The ggml device that computed."""
+
+    name: str = field(metadata={"doc": "ggml_backend_dev_name."})
+    description: str = field(metadata={"doc": "ggml_backend_dev_description."})
+    backend: str = field(metadata={"doc": "Name of the backend the device belongs to."})
+    type: str = field(metadata={"doc": "ggml_backend_dev_type: CPU, GPU, IGPU or ACCEL."})
+    memory_total: int | None = field(
+        default=None, metadata={"doc": "Bytes, as ggml_backend_dev_memory tells them."}
+    )
+    features: Mapping[str, str] = field(
+        default_factory=dict, metadata={"doc": "Every entry of ggml_backend_get_features."}
+    )
+
+
+@dataclass(frozen=True)
+class Config:
+    """Library, device and settings that a result was computed with."""
+
+    id: str = field(metadata={"doc": "Name that results refer to: c0, c1, ..."})
+    library: LibraryInfo = field(metadata={"doc": "The libggml that was probed."})
+    device: DeviceRecord = field(metadata={"doc": "The device that computed."})
+    buft: str | None = field(
+        metadata={"doc": "Buffer type of the weights; null is the device's default."}
+    )
+    threads: int = field(metadata={"doc": "Threads at width 1.", "minimum": 1})
+    threads_batch: int = field(metadata={"doc": "Threads at widths above 1.", "minimum": 1})
+    env: Mapping[str, str | None] = field(
+        default_factory=dict,
+        metadata={"doc": "Environment variables set for this config; null is one taken away."},
+    )
+
+
+@dataclass(frozen=True)
+class SeedResult:
+    """One seed's part of a result."""
+
+    seed: int = field(metadata={"doc": "Seed of the input generator."})
+    columns_differing: list[int] = field(
+        metadata={"doc": "Tokens whose output differs in bits from their serial reference."}
+    )
+    elements_differing: int = field(metadata={"doc": "Output elements that differ in bits."})
+    max_ulp: int | None = field(
+        metadata={"doc": "Largest distance in units in the last place, over finite pairs."}
+    )
+    hashes: list[str] = field(
+        metadata={"doc": "Per token the BLAKE2b-64 hash of its float32 output, in hexadecimal."}
+    )
+    repeats: bool = field(
+        metadata={"doc": "The serial reference and this width each gave the same bits twice."}
+    )
+
+
+@dataclass(frozen=True)
+class Result:
+    """One case at one width in one config. Counts and maxima are over all seeds together."""
+
+    config: str = field(metadata={"doc": "Id of the config."})
+    case: str = field(
+        metadata={"doc": "The case: op and parameters in upstream's notation, without the width."}
+    )
+    upstream_case: str = field(
+        metadata={"doc": "The string test-backend-ops uses for this case at this width."}
+    )
+    op: str = field(metadata={"doc": "ggml's name of the op: MUL_MAT, FLASH_ATTN_EXT, ..."})
+    params: Mapping[str, Param] = field(
+        metadata={"doc": "The op's parameters, in upstream's variable names where it has one."}
+    )
+    width: int = field(metadata={"doc": "Tokens in one evaluation.", "minimum": 1})
+    verdict: str = field(
+        metadata={"doc": "Outcome; see verdicts.", "enum": [str(verdict) for verdict in Verdict]}
+    )
+    detail: str | None = field(
+        default=None, metadata={"doc": "Why there is no comparison, in one line."}
+    )
+    columns_differing: list[int] = field(
+        default_factory=list,
+        metadata={"doc": "Tokens whose output differs from its serial reference in any seed."},
+    )
+    elements: int = field(default=0, metadata={"doc": "Output elements compared."})
+    elements_differing: int = field(
+        default=0, metadata={"doc": "Output elements that differ in bits."}
+    )
+    max_ulp: int | None = field(
+        default=None,
+        metadata={"doc": "Largest distance in units in the last place, over finite pairs."},
+    )
+    ulp_histogram: Mapping[str, int] = field(
+        default_factory=dict,
+        metadata={"doc": "Differing elements per ULP distance: 1, 2, 3-4, 5-8, ..."},
+    )
+    max_abs: float | None = field(default=None, metadata={"doc": "Largest absolute difference."})
+    max_err_scaled: float | None = field(
+        default=None,
+        metadata={
+            "doc": "Largest |difference| / (2^-24 x sum |w x|); attention: sum p |v|. "
+            "Reordering alone stays near 1."
+        },
+    )
+    nmse_serial: float | None = field(
+        default=None, metadata={"doc": "NMSE of the serial reference against float64."}
+    )
+    nmse_width: float | None = field(
+        default=None, metadata={"doc": "NMSE of this width's output against float64."}
+    )
+    unwritten: int = field(
+        default=0, metadata={"doc": "Output elements that the op left as they were filled."}
+    )
+    nan: int = field(default=0, metadata={"doc": "NaN elements in either path's output."})
+    seeds: list[SeedResult] = field(default_factory=list, metadata={"doc": "The same per seed."})
+    signal: str | None = field(
+        default=None, metadata={"doc": "Signal that ended the child process: SIGABRT, SIGILL, ..."}
+    )
+    stderr_tail: list[str] = field(
+        default_factory=list, metadata={"doc": "Last lines the child wrote to stderr."}
+    )
+    compute_seconds: float | None = field(
+        default=None, metadata={"doc": "Seconds inside ggml_backend_graph_compute for this row."}
+    )
+
+    @property
+    def key(self) -> tuple[str, str, int]:
+        """What makes a row the same row: (config id, case, width)."""
+        return (self.config, self.case, self.width)
+
+
+@dataclass(frozen=True)
+class CaseClasses:
+    """Width classes of one case in one config."""
+
+    case: str = field(metadata={"doc": "The case, as in its results."})
+    config: str = field(metadata={"doc": "Id of the config."})
+    groups: list[list[int]] = field(
+        metadata={
+            "doc": "Widths of each class; the first class, A, holds the serial reference. "
+            "A width that was not run is in none."
+        }
+    )
+    transitive: bool = field(
+        metadata={"doc": "No two widths of different classes agree with each other."}
+    )
+    pairs: list[list[int]] = field(
+        default_factory=list,
+        metadata={"doc": "Pairs of widths in different classes that agree all the same."},
+    )
+
+
+@dataclass(frozen=True)
+class Timing:
+    """What the run cost."""
+
+    wall_seconds: float = field(metadata={"doc": "From the first case's start to the last's end."})
+    compute_seconds: float = field(metadata={"doc": "Of those, inside ggml_backend_graph_compute."})
+    cpu_seconds: float | None = field(
+        default=None, metadata={"doc": "CPU time, user and system, of parent and children."}
+    )
+    peak_rss_bytes: int | None = field(
+        default=None, metadata={"doc": "Peak resident memory of the largest child process."}
+    )
+
+
+@dataclass(frozen=True)
+class Header:
+    """What is known of a run before its first row; the first line of a journal."""
+
+    schema: int = field(metadata={"doc": "Version of this format.", "minimum": 1})
+    command: str = field(metadata={"doc": "The command line, quoted for a shell."})
+    configs: list[Config] = field(metadata={"doc": "What the results were computed with."})
+    environment: Environment = field(metadata={"doc": "The machine and the software around."})
+
+
+@dataclass(frozen=True)
+class Record(Header):
+    """A whole run."""
+
+    results: list[Result] = field(
+        default_factory=list, metadata={"doc": "One per config, case and width."}
+    )
+    classes: list[CaseClasses] = field(
+        default_factory=list, metadata={"doc": "One per config and case that was compared."}
+    )
+    timing: Timing | None = field(default=None, metadata={"doc": "What the run cost."})
+    interrupted: bool = field(
+        default=False, metadata={"doc": "The run was stopped before its last row."}
+    )
+
+
+DATACLASSES: tuple[type, ...] = (
+    Record,
+    Config,
+    LibraryInfo,
+    DeviceRecord,
+    Environment,
+    Result,
+    SeedResult,
+    CaseClasses,
+    Timing,
+)
+"""In the order of docs/record.md."""
+
+
+def schema() -> dict[str, Any]:
+    """The JSON Schema of a record; ``record.schema.json`` is this."""
+    return json_schema(Record, "ggmlprobe record", "ggmlprobe/record.schema.json")
+
+
+def check_schema(data: Any) -> None:
+    """Refuse what no ggmlprobe wrote, or a newer one did.
+
+    Raises:
+        RecordError: one line.
+    """
+    version = data.get("schema") if isinstance(data, dict) else None
+    if type(version) is not int or "configs" not in data:
+        raise RecordError("no ggmlprobe record: name a file that ggmlprobe wrote")
+    if version > SCHEMA_VERSION:
+        raise RecordError(
+            f"schema {version} is newer than this ggmlprobe reads ({SCHEMA_VERSION}): "
+            "upgrade ggmlprobe"
+        )
+
+
+def check_references(configs: list[Config], rows: Mapping[str, Result | CaseClasses]) -> None:
+    """Refuse rows of a config that is not there, and two configs of one id.
+
+    Args:
+        configs: the configs of the record.
+        rows: results and classes by their place, for messages.
+
+    Raises:
+        RecordError: one line naming the place.
+    """
+    ids = [config.id for config in configs]
+    for i, name in enumerate(ids):
+        if name in ids[:i]:
+            raise RecordError(f"configs[{i}].id: {name!a} is there twice")
+    for path, row in rows.items():
+        if row.config not in ids:
+            raise RecordError(f"{path}.config: no config {row.config!a}")
+
+
+def loads(text: str) -> Record:
+    """The record in a JSON text.
+
+    Raises:
+        RecordError: truncated, edited, foreign or of a newer schema; one line.
+    """
+    data = parse(text)
+    check_schema(data)
+    record = from_dict(Record, data)
+    rows: dict[str, Result | CaseClasses] = {}
+    rows.update({f"results[{i}]": row for i, row in enumerate(record.results)})
+    rows.update({f"classes[{i}]": row for i, row in enumerate(record.classes)})
+    check_references(record.configs, rows)
+    return record
+
+
+def load(path: Path) -> Record:
+    """The record in a file.
+
+    Raises:
+        RecordError: one line that begins with the path.
+    """
+    try:
+        return loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise RecordError(f"{path}: cannot be read: {error.strerror}") from error
+    except UnicodeDecodeError as error:
+        raise RecordError(f"{path}: no text: name a file that ggmlprobe wrote") from error
+    except RecordError as error:
+        raise RecordError(f"{path}: {error}") from error
