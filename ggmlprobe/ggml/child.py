@@ -1,0 +1,50 @@
+"""Run a few calls that may crash in a forked child, and keep what it said before it died."""
+
+from __future__ import annotations
+
+import faulthandler
+import os
+import sys
+import warnings
+from collections.abc import Callable
+
+if sys.platform != "win32":
+    import resource
+
+CAN_FORK = hasattr(os, "fork")
+
+
+def _silence() -> None:
+    """Keep the expected crash from stderr, and from leaving a core file or a backtrace."""
+    faulthandler.disable()
+    os.environ["GGML_NO_BACKTRACE"] = "1"
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
+    if sys.platform != "win32":
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+
+
+def in_child(work: Callable[[Callable[[str], None]], None]) -> list[str]:
+    """Call work(say) in a forked child.
+
+    Args:
+        work: must not start threads; hands each line of its result to say at once.
+
+    Returns:
+        The lines said before the child ended, however it ended.
+    """
+    read, write = os.pipe()
+    with warnings.catch_warnings():
+        # The child only reads tables and writes to the pipe, so other threads' locks do not matter.
+        warnings.simplefilter("ignore", DeprecationWarning)
+        pid = os.fork()
+    if pid == 0:
+        try:
+            _silence()
+            work(lambda line: os.write(write, f"{line}\n".encode()) and None)
+        finally:
+            os._exit(0)
+    os.close(write)
+    with os.fdopen(read, "rb") as pipe:
+        lines = pipe.read().decode().splitlines()
+    os.waitpid(pid, 0)
+    return lines

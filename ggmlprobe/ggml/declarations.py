@@ -1,0 +1,19 @@
+"""The C declarations of decl/, parsed once per process into one cffi FFI (ABI mode, no compiler)."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+
+import cffi
+
+HEADERS = ("ggml.h", "ggml-backend.h", "ggml-alloc.h", "ggml-cpu.h")
+
+
+@cache
+def ffi() -> cffi.FFI:
+    """Return the FFI that knows every declared function."""
+    folder = Path(__file__).parent / "decl"
+    made = cffi.FFI()
+    made.cdef("\n".join((folder / name).read_text(encoding="utf-8") for name in HEADERS))
+    return made

@@ -1,0 +1,176 @@
+"""Where libggml is: the user's path, the environment, the packaged build, or llama_cpp's folder."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from ggmlprobe.errors import LibraryNotFound
+
+ENVIRONMENT = "GGMLPROBE_LIB"
+PACKAGED = Path(__file__).parent.parent / "lib"
+
+# Folders below the one given in which builds and wheels keep their libraries.
+SUBFOLDERS = ("", "bin", "lib", "lib64", "build/bin", "libggml/lib64", "llama_cpp/lib")
+
+# libggml-cpu-haswell.so, libggml.v0.5.0.so, libggml-base.so.0.25.3, libggml.0.dylib, ggml-cuda.dll
+_GGML = re.compile(
+    r"^(?:lib)?ggml(?:-(?P<part>[a-z0-9_-]+?))?(?P<odd>\.[a-z]?[\d.]*\d)?"
+    r"\.(?:so|dylib|dll)(?P<version>(?:\.\d+)*)$"
+)
+# Names under which everything, ggml included, is linked into one file.
+_WHOLE = re.compile(
+    r"^(?:(?:lib)?(?:llama|whisper|stable-diffusion)(?:\.[a-z]?[\d.]*\d)?\.(?:so|dylib|dll)(?:\.\d+)*"
+    r"|[\w.-]+\.node)$"
+)
+
+
+@dataclass(frozen=True)
+class Found:
+    """A libggml on disk, not opened yet.
+
+    Attributes:
+        origin: "--lib", "GGMLPROBE_LIB", "packaged" or "llama_cpp".
+        directory: the folder that holds the files.
+        files: what to dlopen, in order.
+        plugin_dir: folder whose backends libggml loads itself, if there are any.
+        plugins: single backend files to load instead of the choice libggml would make.
+    """
+
+    origin: str
+    directory: Path
+    files: tuple[Path, ...]
+    plugin_dir: Path | None = None
+    plugins: tuple[Path, ...] = ()
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What a folder's names mean: files to open in order, and its other backend libraries."""
+
+    files: tuple[str, ...]
+    backends: tuple[str, ...]
+
+
+def part_of(name: str) -> str | None:
+    """Return the part of ggml a file name stands for.
+
+    Returns:
+        "" for libggml itself, "base", "cpu", "cpu-haswell", "cuda", ...; None for a foreign name.
+    """
+    match = _GGML.match(name)
+    return (match["part"] or "") if match else None
+
+
+def _plainest(names: Iterable[str]) -> str | None:
+    """Return libggml.so before libggml.so.0 before libggml.v0.5.0.so."""
+    return min(
+        names, key=lambda name: (bool(_GGML.match(name)["odd"]), len(name), name), default=None
+    )
+
+
+def choose(names: Iterable[str]) -> Choice:
+    """Pick what to open from the file names of one folder.
+
+    Args:
+        names: file names without folder, in any order.
+
+    Returns:
+        Base, CPU and main library in that order, as far as there are any; where there is no ggml,
+        one library that may hold all of it. Both empty if nothing fits.
+    """
+    by_part: dict[str, list[str]] = {}
+    whole = []
+    for name in names:
+        part = part_of(name)
+        if part is not None:
+            by_part.setdefault(part, []).append(name)
+        elif _WHOLE.match(name):
+            whole.append(name)
+    picked = {part: _plainest(group) for part, group in by_part.items()}
+    files = tuple(picked[part] for part in ("base", "cpu", "") if part in picked)
+    if not files and whole:
+        files = (min(whole, key=lambda name: (len(name), name)),)
+    backends = tuple(sorted(picked[part] for part in picked if part not in {"", "base", "cpu"}))
+    return Choice(files, backends)
+
+
+def _in_directory(origin: str, directory: Path) -> Found | None:
+    """Return the libggml in a folder or in one of the usual folders below it."""
+    for below in SUBFOLDERS:
+        folder = directory / below if below else directory
+        if not folder.is_dir():
+            continue
+        choice = choose(entry.name for entry in folder.iterdir() if entry.is_file())
+        if choice.files:
+            plugins = folder if choice.backends else None
+            return Found(origin, folder, tuple(folder / name for name in choice.files), plugins)
+    return None
+
+
+def _from_file(origin: str, file: Path) -> Found:
+    """Return the library a single file belongs to: its siblings if it is a part, else itself."""
+    part = part_of(file.name)
+    family = _in_directory(origin, file.parent) if part is not None else None
+    if part is None or family is None or family.directory != file.parent:
+        return Found(origin, file.parent, (file,))
+    files = tuple(file if part_of(each.name) == part else each for each in family.files)
+    if file in files:
+        return replace(family, files=files)
+    files = tuple(each for each in files if not (part_of(each.name) == "cpu" and "cpu" in part))
+    return replace(family, files=files, plugin_dir=None, plugins=(file,))
+
+
+def _named(origin: str, text: str) -> Found:
+    path = Path(text).expanduser()
+    if path.is_file():
+        return _from_file(origin, path)
+    if not path.exists():
+        raise LibraryNotFound(
+            f"{origin} {text}: no such file or folder; give the folder that holds libggml.so"
+        )
+    found = _in_directory(origin, path)
+    if found is None:
+        raise LibraryNotFound(
+            f"{origin} {text}: no libggml in this folder; give the one that holds libggml.so, "
+            "such as build/bin of llama.cpp"
+        )
+    return found
+
+
+def _llama_cpp() -> Found | None:
+    """Return the library inside an installed llama_cpp, without importing it."""
+    spec = importlib.util.find_spec("llama_cpp")
+    for folder in (spec.submodule_search_locations or ()) if spec else ():
+        found = _in_directory("llama_cpp", Path(folder) / "lib")
+        if found:
+            return found
+    return None
+
+
+def find(lib: str | None, environ: Mapping[str, str] = os.environ) -> Found:
+    """Find a libggml without opening it.
+
+    Args:
+        lib: path of a folder or file; None to look at GGMLPROBE_LIB, then for the packaged
+            build, then for an installed llama_cpp.
+        environ: the environment to read.
+
+    Raises:
+        LibraryNotFound: nothing there, or nowhere.
+    """
+    if lib is not None:
+        return _named("--lib", lib)
+    if environ.get(ENVIRONMENT):
+        return _named(ENVIRONMENT, environ[ENVIRONMENT])
+    packaged = _in_directory("packaged", PACKAGED) if PACKAGED.is_dir() else None
+    found = packaged or _llama_cpp()
+    if found is None:
+        raise LibraryNotFound(
+            f"no libggml: install ggmlprobe with its packaged build, or name one with --lib or {ENVIRONMENT}"
+        )
+    return found
