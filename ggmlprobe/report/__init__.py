@@ -1,0 +1,80 @@
+"""Records as text, one small module per format, and the one way to write them to a file."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from ggmlprobe.errors import FileExists, UsageError
+from ggmlprobe.record import Record
+from ggmlprobe.report import csv, json, jsonl, markdown
+
+__all__ = ["FORMATS", "check", "write"]
+
+FORMATS: Mapping[str, Callable[[Record], str]] = {
+    "md": markdown.table,
+    "csv": csv.render,
+    "json": json.render,
+    "jsonl": jsonl.render,
+}
+"""Name of a format, as ``-o`` takes it, to what renders a record."""
+
+
+def check(path: Path, force: bool = False) -> None:
+    """Refuse a path that :func:`write` would refuse, before the run that makes its text.
+
+    Raises:
+        FileExists: the file is there and ``force`` was not given.
+        UsageError: it is a directory, or its directory is missing or not writable.
+    """
+    path = Path(path)
+    parent = path.parent
+    if path.is_dir():
+        raise UsageError(f"{path} is a directory: name a file in it")
+    if not parent.is_dir():
+        raise UsageError(f"{parent} is no directory: make it first (mkdir -p {parent})")
+    if path.exists() and not _is_device(path) and not force:
+        raise FileExists(f"{path} exists: --force replaces it, or name another file")
+    if not os.access(path if _is_device(path) else parent, os.W_OK):
+        raise UsageError(f"{parent} is not writable: name a file elsewhere")
+
+
+def write(path: Path, text: str, force: bool = False) -> None:
+    """Write a report; the file has either its old content or the whole new one, never a part.
+
+    Args:
+        path: the file; what a symbolic link points to is replaced, not the link.
+        text: its content.
+        force: replace an existing file.
+
+    Raises:
+        FileExists: the file is there and ``force`` was not given.
+        UsageError: the file cannot be written.
+    """
+    check(path, force)
+    target = Path(os.path.realpath(path))
+    try:
+        if _is_device(target):
+            target.write_text(text, encoding="utf-8")
+        else:
+            _replace(target, text)
+    except OSError as error:
+        raise UsageError(f"cannot write {path}: {error.strerror}: name another file") from error
+
+
+def _is_device(path: Path) -> bool:
+    """Whether it is something, like /dev/stdout or a pipe, that must not be renamed over."""
+    return path.exists() and not path.is_file()
+
+
+def _replace(target: Path, text: str) -> None:
+    beside = target.with_name(f".{target.name}.{os.getpid()}.tmp")
+    try:
+        with beside.open("x", encoding="utf-8", newline="") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        beside.replace(target)
+    finally:
+        beside.unlink(missing_ok=True)

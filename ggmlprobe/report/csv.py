@@ -1,0 +1,83 @@
+"""CSV that opens in a spreadsheet: one row per result, parameters in columns of their own."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Mapping
+from typing import Any
+
+from ggmlprobe.record import Config, Record, Result, to_dict
+from ggmlprobe.report.rows import (
+    class_letters,
+    config_fields,
+    configs_by_id,
+    env_label,
+    param_names,
+)
+from ggmlprobe.report.text import ascii_line, param
+
+RESULT_FIELDS = (
+    "verdict",
+    "elements",
+    "elements_differing",
+    "max_ulp",
+    "max_abs",
+    "max_err_scaled",
+    "nmse_serial",
+    "nmse_width",
+    "unwritten",
+    "nan",
+    "signal",
+    "compute_seconds",
+    "detail",
+    "case",
+    "upstream_case",
+)
+
+
+def render(record: Record) -> str:
+    """A header line, then one line per result; empty cells where there is nothing.
+
+    Lists of numbers stand with spaces between them: ``1-3`` or ``1,3`` would open as a date or as
+    another number. A parameter with the name of another column gets ``param_`` before it.
+    """
+    configs = configs_by_id(record)
+    letters = class_letters(record)
+    fixed = {"op", "width", "class", "columns_differing", "seeds", *RESULT_FIELDS}
+    fixed |= {name for config in record.configs for name in config_fields(config)}
+    params = {
+        name: f"param_{name}" if name in fixed else name for name in param_names(record.results)
+    }
+    rows = [_row(row, configs[row.config], letters.get(row.key), params) for row in record.results]
+    out = io.StringIO()
+    writer = csv.DictWriter(out, rows[0] if rows else sorted(fixed), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    return out.getvalue()
+
+
+def _row(
+    row: Result, config: Config, letter: str | None, params: Mapping[str, str]
+) -> dict[str, Any]:
+    """One line by column name; ``params`` maps parameter names to column names."""
+    around = config_fields(config) | {"env": env_label(config.env) if config.env else None}
+    parameters = {column: _param(row, name) for name, column in params.items()}
+    found = {
+        "width": row.width,
+        "class": letter,
+        "columns_differing": " ".join(map(str, row.columns_differing)),
+        "seeds": " ".join(str(part.seed) for part in row.seeds),
+    }
+    plain = to_dict(row)
+    fields = {name: plain[name] for name in RESULT_FIELDS}
+    cells = around | {"op": row.op} | parameters | found | fields
+    return {name: _cell(value) for name, value in cells.items()}
+
+
+def _param(row: Result, name: str) -> str | None:
+    return param(row.params[name]) if row.params.get(name) is not None else None
+
+
+def _cell(value: Any) -> Any:
+    return ascii_line(value) if isinstance(value, str) else value

@@ -1,0 +1,75 @@
+"""The lines below a table: what it was measured with, and what came out."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+
+from ggmlprobe.record import Config, Record
+from ggmlprobe.report.rows import CONFIG_COLUMNS, library_label
+from ggmlprobe.report.text import ascii_line, ranges
+from ggmlprobe.verdict import FINDINGS, Verdict
+
+SEEDS_WANTED = 3
+
+
+def footer(record: Record) -> list[str]:
+    """Library, device, seeds, machine and count of findings, one list item each."""
+    return [
+        f"- library: {_each(map(_library, record.configs))}",
+        f"- device: {_device(record)}",
+        f"- seeds: {_seeds(record)}",
+        f"- machine: {_machine(record)}",
+        f"- findings: {_findings(record)}",
+    ]
+
+
+def _each(texts: Iterable[str]) -> str:
+    return "; ".join(dict.fromkeys(texts))
+
+
+def _library(config: Config) -> str:
+    label = library_label(config.library)
+    origin = ascii_line(config.library.origin)
+    return f"{label}, {origin} {ascii_line(config.library.path)}"
+
+
+def _device(record: Record) -> str:
+    devices = _each(
+        ascii_line(f"{config.device.name}, {config.device.description}")
+        for config in record.configs
+    )
+    driver = record.environment.nvidia_driver
+    parts = [devices, f"driver {ascii_line(driver)}" if driver else ""]
+    parts += [f"{name} {_values(record, name)}" for name in ("buft", "threads", "threads_batch")]
+    if any(config.env for config in record.configs):
+        parts.append(f"env {_values(record, 'env')}")
+    return ", ".join(filter(None, parts))
+
+
+def _values(record: Record, name: str) -> str:
+    return " and ".join(dict.fromkeys(map(CONFIG_COLUMNS[name], record.configs)))
+
+
+def _seeds(record: Record) -> str:
+    text = ranges(part.seed for row in record.results for part in row.seeds) or "none"
+    few = any(
+        row.verdict == Verdict.INVARIANT and len(row.seeds) < SEEDS_WANTED for row in record.results
+    )
+    return f"{text} (INVARIANT on fewer than {SEEDS_WANTED} seeds)" if few else text
+
+
+def _machine(record: Record) -> str:
+    around = record.environment
+    env = " ".join(f"{name}={value}" for name, value in around.env.items())
+    cores = f"{around.cores_available} cores"
+    parts = [around.cpu, cores, around.os, env, f"ggmlprobe {around.ggmlprobe}", around.date]
+    return ", ".join(ascii_line(part) for part in parts if part)
+
+
+def _findings(record: Record) -> str:
+    counts = Counter(row.verdict for row in record.results)
+    found = sum(count for verdict, count in counts.items() if verdict in FINDINGS)
+    each = ", ".join(f"{counts[v]} {v}" for v in Verdict if counts[v])
+    text = f"{found} of {len(record.results)} rows" + (f" ({each})" if each else "")
+    return f"{text}; interrupted, rows are missing" if record.interrupted else text
