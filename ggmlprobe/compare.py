@@ -158,7 +158,8 @@ def _bits(values: npt.NDArray[np.float32]) -> npt.NDArray[np.uint32]:
 def _ordered(bits: npt.NDArray[np.uint32]) -> npt.NDArray[np.int64]:
     """Position of finite floats on the number line in steps of one ULP; both zeros are 0."""
     magnitude = (bits & ~_SIGN).astype(np.int64)
-    return np.where(bits & _SIGN, -magnitude, magnitude)
+    position: npt.NDArray[np.int64] = np.where(bits & _SIGN, -magnitude, magnitude)
+    return position
 
 
 def _measure(

@@ -4,6 +4,10 @@ Element i of a stream takes 16 bits of the 64-bit hash of counter i // 4 and loo
 table, so any slice can be made by itself and nothing depends on the order of calls. The hash is the
 output function of splitmix64 (Steele, Lea, Flood, "Fast splittable pseudorandom number generators",
 2014); stream names enter through FNV-1a.
+
+Values use all 24 bits of float32. On a coarse grid (11 bits, say) products and their sums would be
+exact in float32, and neither the order of a sum, nor a fused multiply-add, nor activations rounded
+to f16 on one path only would show in the bits.
 """
 
 from __future__ import annotations
@@ -28,27 +32,50 @@ _CHUNK = 1 << 14  # hashes per step: 128 KiB, so that a step's temporaries stay 
 OUTLIER_GAIN = 32.0
 _OUTLIER_SHIFT = 58  # the top 6 bits are all zero once in 64
 
-# Upper half of the 256 mid-point quantiles of a normal, at most 1023; two entries are off by one so
-# that the mean square is exactly 2^17. The lower half is its mirror image.
-_HALF = (
-    2, 5, 9, 12, 16, 20, 23, 27, 30, 34, 37, 41, 45, 48, 52, 55,
-    59, 63, 66, 70, 73, 77, 81, 84, 88, 91, 95, 99, 103, 107, 110, 114,
-    118, 121, 125, 129, 133, 137, 140, 144, 148, 152, 156, 160, 164, 168, 171, 176,
-    180, 184, 188, 192, 196, 200, 204, 208, 213, 217, 221, 225, 230, 234, 239, 243,
-    247, 252, 256, 261, 266, 270, 275, 280, 285, 290, 294, 299, 304, 310, 315, 320,
-    325, 330, 336, 341, 347, 353, 358, 364, 370, 376, 382, 389, 395, 401, 408, 415,
-    422, 429, 436, 443, 451, 459, 467, 475, 483, 492, 501, 511, 520, 530, 541, 552,
-    564, 576, 589, 602, 617, 632, 649, 667, 688, 710, 736, 766, 802, 849, 916, 1023,
+# A normal's quantiles, one at random from each 256th, rounded to integers below 2^23: mean 0, mean
+# square 2^43. No two of them sum to 0.
+_COLUMN = (
+    -8388607, -7335123, -6833944, -6693956, -6185478, -5939760, -5775509, -5567851,
+    -5426532, -5380611, -5114124, -5072784, -4946110, -4858534, -4736298, -4639454,
+    -4538729, -4416110, -4384675, -4229695, -4209451, -4122715, -4037286, -3980231,
+    -3916224, -3847420, -3786311, -3669374, -3618216, -3569209, -3536566, -3434375,
+    -3375325, -3317477, -3275877, -3243435, -3191373, -3149784, -3103464, -3054170,
+    -2979286, -2945829, -2897534, -2849216, -2820057, -2753633, -2718973, -2658016,
+    -2610697, -2582948, -2545228, -2516092, -2466064, -2414402, -2362152, -2353292,
+    -2276587, -2263256, -2205916, -2185576, -2138975, -2094543, -2052167, -2026647,
+    -2003612, -1957184, -1909230, -1868265, -1853668, -1809651, -1779199, -1739582,
+    -1696805, -1682196, -1640077, -1616089, -1575907, -1547800, -1515769, -1463773,
+    -1438317, -1418781, -1376506, -1349030, -1314965, -1271611, -1234499, -1209262,
+    -1190005, -1149965, -1126151, -1082506, -1072714, -1041913, -1002372, -957542,
+    -939710, -894085, -874065, -848404, -819067, -795671, -764601, -721856,
+    -695027, -678560, -633498, -593836, -564302, -537785, -510468, -476963,
+    -451168, -423135, -410074, -369404, -351797, -298269, -285282, -243685,
+    -210719, -181774, -166028, -135578, -112471, -65157, -48843, -25297,
+    -1116, 29429, 66155, 105157, 138075, 171289, 198807, 206792,
+    248383, 271159, 290835, 320889, 376828, 385483, 433180, 450328,
+    489079, 516738, 536720, 576385, 591344, 638161, 669815, 691031,
+    708951, 744325, 766955, 804369, 843240, 862288, 904916, 921495,
+    951349, 986229, 1034024, 1038373, 1088290, 1111403, 1133111, 1165628,
+    1209975, 1253627, 1289897, 1291039, 1332246, 1375880, 1409528, 1436398,
+    1470900, 1510114, 1518770, 1564797, 1618527, 1626799, 1661008, 1696606,
+    1741919, 1770287, 1815346, 1840723, 1882663, 1930340, 1943005, 1970649,
+    2033553, 2059581, 2080101, 2143794, 2155862, 2215285, 2266195, 2298179,
+    2344752, 2350064, 2403486, 2449100, 2488329, 2521908, 2589059, 2599160,
+    2655976, 2721768, 2754570, 2793245, 2831604, 2881637, 2944475, 2964630,
+    3044780, 3101215, 3134116, 3173016, 3209158, 3301666, 3356619, 3400432,
+    3476495, 3508546, 3569799, 3649371, 3668311, 3734476, 3811914, 3913084,
+    3956161, 4018433, 4067130, 4207279, 4231975, 4304346, 4445197, 4506007,
+    4648936, 4718413, 4844190, 4979235, 4995550, 5151393, 5364838, 5503965,
+    5678840, 5898327, 6046231, 6296080, 6630472, 7017129, 7515819, 8388586,
 )  # fmt: skip
 
 
 @functools.cache
 def _table(dtype: str) -> npt.NDArray[Any]:
-    """65536 values A[i >> 8] + A[i & 255] times 2^-9: at most 11 significant bits, exact in f16."""
-    half = np.array(_HALF, dtype=np.int16)
-    column = np.concatenate([-half[::-1], half])
+    """65536 sums of two quantiles: integers below 2^24, so exact in float32, times 2^-22."""
+    column = np.array(_COLUMN, dtype=np.int32)
     sums = (column[:, None] + column[None, :]).ravel()
-    table: npt.NDArray[Any] = (sums.astype(np.float32) / np.float32(512)).astype(dtype)
+    table: npt.NDArray[Any] = (sums.astype(np.float32) * np.float32(2.0**-22)).astype(dtype)
     table.flags.writeable = False
     return table
 
@@ -80,7 +107,9 @@ def _hash_into(z: npt.NDArray[np.uint64], scratch: npt.NDArray[np.uint64]) -> No
 
 
 def _hashes(seed: int, stream: str, count: int) -> npt.NDArray[np.uint64]:
-    z = np.arange(count, dtype=np.uint64) * np.uint64(_GAMMA) + np.uint64(_key(seed, stream))
+    z: npt.NDArray[np.uint64] = np.arange(count, dtype=np.uint64)
+    z *= np.uint64(_GAMMA)
+    z += np.uint64(_key(seed, stream))
     _hash_into(z, np.empty_like(z))
     return z
 
@@ -104,7 +133,7 @@ def _lookup(seed: int, stream: str, count: int, start: int, dtype: str) -> npt.N
 
 
 def normal(seed: int, stream: str, count: int, start: int = 0) -> npt.NDArray[np.float32]:
-    """Near-normal values with mean 0 and standard deviation 1, multiples of 2^-9 below 4.
+    """Near-normal values with mean 0 and standard deviation 1, multiples of 2^-22 below 4.
 
     Args:
         seed: 0 to 2^64 - 1.
@@ -113,7 +142,7 @@ def normal(seed: int, stream: str, count: int, start: int = 0) -> npt.NDArray[np
         start: index of the first; ``normal(s, n, c, start=i)`` is ``normal(s, n, i + c)[i:]``.
 
     Returns:
-        float32[count], every value exact in float16 as well.
+        float32[count].
 
     Raises:
         UsageError: seed out of range.
@@ -122,7 +151,7 @@ def normal(seed: int, stream: str, count: int, start: int = 0) -> npt.NDArray[np
 
 
 def normal_f16(seed: int, stream: str, count: int, start: int = 0) -> npt.NDArray[np.float16]:
-    """The values of :func:`normal` as float16[count], without a float32 copy in between."""
+    """The values of :func:`normal` rounded to nearest even, as float16[count]."""
     return _lookup(seed, stream, count, start, "float16")
 
 
@@ -136,7 +165,8 @@ def outlier_gain(seed: int, stream: str, channels: int) -> npt.NDArray[np.float3
         float32[channels], to be multiplied with the values of a token.
     """
     rare = _hashes(seed, stream + ":outlier_gain", channels) >> np.uint64(_OUTLIER_SHIFT) == 0
-    return np.where(rare, np.float32(OUTLIER_GAIN), np.float32(1))
+    gain: npt.NDArray[np.float32] = np.where(rare, np.float32(OUTLIER_GAIN), np.float32(1))
+    return gain
 
 
 def uniform_int(seed: int, stream: str, count: int, bound: int) -> npt.NDArray[np.int64]:
@@ -153,4 +183,6 @@ def uniform_int(seed: int, stream: str, count: int, bound: int) -> npt.NDArray[n
 
 def permutation(seed: int, stream: str, n: int) -> npt.NDArray[np.int64]:
     """The integers 0 to n - 1 as int64[n] in the order of their hashes (ties: smaller first)."""
-    return np.argsort(_hashes(seed, stream + ":permutation", n), kind="stable").astype(np.int64)
+    hashes = _hashes(seed, stream + ":permutation", n)
+    order: npt.NDArray[np.int64] = np.argsort(hashes, kind="stable").astype(np.int64)
+    return order

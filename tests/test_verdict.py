@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from dataclasses import replace
 from itertools import combinations, product
@@ -54,6 +55,12 @@ def test_the_higher_of_two_symptoms_decides(
 
 def test_precedence_is_the_documented_order() -> None:
     assert [str(v) for v in Verdict] == ORDER
+
+
+def test_verdict_prints_and_serializes_as_its_name() -> None:
+    assert f"{Verdict.OOM} {Verdict.OOM:<9}|" == "OOM OOM      |"
+    assert json.dumps([Verdict.OOM]) == '["OOM"]'
+    assert Verdict("OOM") == "OOM"
 
 
 @pytest.mark.parametrize(("higher", "lower"), list(combinations(ORDER, 2)))
