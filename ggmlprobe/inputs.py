@@ -178,7 +178,8 @@ def uniform_int(seed: int, stream: str, count: int, bound: int) -> npt.NDArray[n
     if not 1 <= bound <= 1 << 32:
         raise ValueError(f"bound {bound} is not from 1 to 2^32")
     high = _hashes(seed, stream + ":uniform_int", count) >> np.uint64(32)
-    return ((high * np.uint64(bound)) >> np.uint64(32)).astype(np.int64)
+    values: npt.NDArray[np.int64] = ((high * np.uint64(bound)) >> np.uint64(32)).astype(np.int64)
+    return values
 
 
 def permutation(seed: int, stream: str, n: int) -> npt.NDArray[np.int64]:
