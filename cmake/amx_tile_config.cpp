@@ -1,7 +1,7 @@
 // Does this compiler keep the stores that fill a tile configuration before ldtilecfg?
 // Exit status: 0 kept, 1 dropped, 2 cannot tell.
 // The trap flag steps through the function and stops in front of ldtilecfg, so the answer is the
-// same on a machine without AMX. AMX_MEMORY_BARRIER builds the control that must be kept.
+// same on machines with and without AMX.
 
 #include <csignal>
 #include <cstdint>
@@ -108,9 +108,6 @@ __attribute__((noinline)) void load_tile_config() {
         tc.rows[i]  = i < 2 ? 8 : 16;
         tc.colsb[i] = i == 2 || i == 3 ? 32 : 64;
     }
-#ifdef AMX_MEMORY_BARRIER
-    __asm__ volatile ("" : : "r" (&tc) : "memory");
-#endif
     _tile_loadconfig(&tc);
     done = true;
 }

@@ -23,7 +23,7 @@ endfunction()
 function(ggmlprobe_verify file)
   file(SHA256 "${file}" sha256)
   if(NOT sha256 STREQUAL ggmlprobe_sdist_sha256)
-    ggmlprobe_fail("sha256 of ${file} is ${sha256}, not ${ggmlprobe_sdist_sha256}; delete that file and build again")
+    ggmlprobe_fail("${file} has sha256 ${sha256}, not ${ggmlprobe_sdist_sha256}; delete it and build again")
   endif()
 endfunction()
 

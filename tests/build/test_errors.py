@@ -1,0 +1,111 @@
+"""Everything that can be missing at build time is said in one line with the fix."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ARCHIVE = "llama_cpp_python-0.3.36.tar.gz"
+
+
+def error_line(result: subprocess.CompletedProcess[str]) -> str:
+    """The one line of ours in what a failed configuration printed."""
+    assert result.returncode != 0
+    lines = [line for line in result.stderr.splitlines() if "ggmlprobe: " in line]
+    assert len(lines) == 1, result.stderr
+    return lines[0]
+
+
+@pytest.mark.parametrize(
+    ("variable", "name", "package"), [("CC", "C", "gcc"), ("CXX", "C++", "g++")]
+)
+def test_missing_compiler(cmake, variable, name, package):
+    line = error_line(cmake(**{variable: "/nonexistent/compiler"}))
+    assert f"no {name} compiler" in line
+    assert f"{variable}=/nonexistent/compiler" in line
+    assert f"apt install {package}" in line
+
+
+def test_compiler_option_that_is_not_there(cmake):
+    line = error_line(cmake("CMAKE_CXX_COMPILER=/nonexistent/compiler"))
+    assert "give the path of a C++ compiler" in line
+
+
+def test_cuda_without_nvcc(cmake):
+    line = error_line(cmake("GGML_CUDA=ON", CUDACXX="/nonexistent/nvcc"))
+    assert "needs nvcc" in line
+    assert "CUDACXX" in line
+
+
+def test_source_dir_that_does_not_exist(cmake):
+    line = error_line(cmake("GGMLPROBE_SOURCE_DIR=/nonexistent/llama.cpp"))
+    assert "/nonexistent/llama.cpp is no llama.cpp checkout" in line
+
+
+@pytest.mark.parametrize("missing", ["ggml/CMakeLists.txt", "src/CMakeLists.txt", "CMakeLists.txt"])
+def test_source_dir_that_is_no_checkout(cmake, checkout, missing):
+    (checkout / missing).unlink()
+    line = error_line(cmake(f"GGMLPROBE_SOURCE_DIR={checkout}"))
+    assert f"no {missing} in it" in line
+    assert "give the directory" in line
+
+
+def test_corrupt_cache_file(cmake, tmp_path):
+    (tmp_path / ARCHIVE).write_bytes(b"truncated")
+    line = error_line(cmake(f"GGMLPROBE_CACHE_DIR={tmp_path}"))
+    assert f"{tmp_path / ARCHIVE} has sha256" in line
+    assert "832db0699007" in line
+    assert "delete it and build again" in line
+
+
+def stand_in_python(directory: Path, *, has_pip: bool, archive: bytes | None) -> str:
+    """An interpreter whose `pip download` delivers the given bytes, or fails."""
+    script = directory / "python"
+    payload = directory / "payload"
+    payload.write_bytes(archive or b"")
+    deliver = f'cp "{payload}" "$dest/{ARCHIVE}"' if archive is not None else "exit 1"
+    script.write_text(f"""#!/bin/sh
+case "$*" in
+  *"pip --version") exit {0 if has_pip else 1} ;;
+  *"pip download"*)
+    while [ "$1" != --dest ]; do shift; done
+    dest=$2
+    echo "ERROR: no network" >&2
+    {deliver} ;;
+  *) exec {sys.executable} "$@" ;;
+esac
+""")
+    script.chmod(0o755)
+    return f"Python_EXECUTABLE={script}"
+
+
+def test_no_pip(cmake, tmp_path):
+    python = stand_in_python(tmp_path, has_pip=False, archive=None)
+    line = error_line(cmake(python, f"GGMLPROBE_CACHE_DIR={tmp_path / 'cache'}"))
+    assert "has no pip" in line
+    assert "install pip" in line
+
+
+def test_download_fails(cmake, tmp_path):
+    python = stand_in_python(tmp_path, has_pip=True, archive=None)
+    line = error_line(cmake(python, f"GGMLPROBE_CACHE_DIR={tmp_path / 'cache'}"))
+    assert "ERROR: no network" in line
+    assert f"put {ARCHIVE} into {tmp_path / 'cache'}" in line
+    assert list((tmp_path / "cache").iterdir()) == []
+
+
+def test_download_with_other_contents_never_gets_the_final_name(cmake, tmp_path):
+    python = stand_in_python(tmp_path, has_pip=True, archive=b"something else")
+    line = error_line(cmake(python, f"GGMLPROBE_CACHE_DIR={tmp_path / 'cache'}"))
+    assert "has sha256" in line
+    assert not (tmp_path / "cache" / ARCHIVE).exists()
+
+
+def test_cache_follows_xdg(cmake, tmp_path):
+    (tmp_path / "ggmlprobe").mkdir()
+    (tmp_path / "ggmlprobe" / ARCHIVE).write_bytes(b"truncated")
+    line = error_line(cmake(XDG_CACHE_HOME=str(tmp_path)))
+    assert str(tmp_path / "ggmlprobe" / ARCHIVE) in line
