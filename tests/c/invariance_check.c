@@ -1,0 +1,388 @@
+/* Does width W give each token the bits it has alone? Compared with memcmp, in plain C.
+ *
+ *   invariance_check mul_mat TYPE M K SEED THREADS WIDTH...
+ *   invariance_check flash_attn HSK HSV HEADS KV_HEADS CELLS TYPE_K TYPE_V SEED THREADS WIDTH...
+ *
+ * Prints a line per width: the width, a colon, and the columns that differ. Shares no code with the
+ * Python package: it makes the same inputs and links the same library.
+ * Build: cc invariance_check.c -o invariance_check -L DIR -lggml -lggml-base -Wl,-rpath,DIR -lm
+ */
+#include "inputs.h"
+
+#include <math.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <string.h>
+
+struct ggml_context;
+struct ggml_tensor;
+struct ggml_cgraph;
+typedef struct ggml_backend * ggml_backend_t;
+typedef struct ggml_backend_buffer * ggml_backend_buffer_t;
+typedef struct ggml_backend_device * ggml_backend_dev_t;
+typedef struct ggml_backend_reg * ggml_backend_reg_t;
+typedef void (*set_n_threads_t)(ggml_backend_t backend, int n_threads);
+
+struct ggml_init_params {
+    size_t mem_size;
+    void * mem_buffer;
+    bool   no_alloc;
+};
+
+enum { TYPE_F32 = 0, TYPE_F16 = 1, PREC_F32 = 10, USAGE_WEIGHTS = 1, TYPES_MAX = 64 };
+
+const char * ggml_type_name(int type);
+size_t ggml_row_size(int type, int64_t ne);
+void ggml_fp32_to_fp16_row(const float * x, uint16_t * y, int64_t n);
+bool ggml_quantize_requires_imatrix(int type);
+size_t ggml_quantize_chunk(int type, const float * src, void * dst, int64_t start, int64_t nrows,
+                           int64_t n_per_row, const float * imatrix);
+size_t ggml_tensor_overhead(void);
+size_t ggml_graph_overhead(void);
+struct ggml_context * ggml_init(struct ggml_init_params params);
+void ggml_free(struct ggml_context * ctx);
+size_t ggml_nbytes(const struct ggml_tensor * t);
+struct ggml_tensor * ggml_new_tensor_2d(struct ggml_context *, int type, int64_t ne0, int64_t ne1);
+struct ggml_tensor * ggml_new_tensor_3d(
+    struct ggml_context *, int type, int64_t ne0, int64_t ne1, int64_t ne2);
+struct ggml_tensor * ggml_view_4d(
+    struct ggml_context *, struct ggml_tensor *, int64_t ne0, int64_t ne1, int64_t ne2, int64_t ne3,
+    size_t nb1, size_t nb2, size_t nb3, size_t offset);
+struct ggml_tensor * ggml_permute(struct ggml_context *, struct ggml_tensor *, int, int, int, int);
+struct ggml_tensor * ggml_mul_mat(
+    struct ggml_context *, struct ggml_tensor * a, struct ggml_tensor * b);
+struct ggml_tensor * ggml_flash_attn_ext(
+    struct ggml_context *, struct ggml_tensor * q, struct ggml_tensor * k, struct ggml_tensor * v,
+    struct ggml_tensor * mask, float scale, float max_bias, float logit_softcap);
+struct ggml_cgraph * ggml_new_graph(struct ggml_context * ctx);
+void ggml_build_forward_expand(struct ggml_cgraph * graph, struct ggml_tensor * t);
+ggml_backend_t ggml_backend_init_by_name(const char * name, const char * params);
+void ggml_backend_free(ggml_backend_t backend);
+ggml_backend_dev_t ggml_backend_get_device(ggml_backend_t backend);
+ggml_backend_reg_t ggml_backend_dev_backend_reg(ggml_backend_dev_t device);
+void * ggml_backend_reg_get_proc_address(ggml_backend_reg_t reg, const char * name);
+ggml_backend_buffer_t ggml_backend_alloc_ctx_tensors(struct ggml_context *, ggml_backend_t);
+void ggml_backend_buffer_set_usage(ggml_backend_buffer_t buffer, int usage);
+void ggml_backend_buffer_free(ggml_backend_buffer_t buffer);
+void ggml_backend_tensor_set(struct ggml_tensor *, const void * data, size_t offset, size_t size);
+void ggml_backend_tensor_get(const struct ggml_tensor *, void * data, size_t offset, size_t size);
+int ggml_backend_graph_compute(ggml_backend_t backend, struct ggml_cgraph * graph);
+
+/* Releases have one or the other, so neither may be needed to link. */
+__attribute__((weak)) bool ggml_prec_set_acc(struct ggml_tensor * t, int prec);
+__attribute__((weak)) void ggml_flash_attn_ext_set_prec(struct ggml_tensor * t, int prec);
+
+/* One op on one backend; evaluate computes tokens first .. first + count - 1 in one graph. */
+struct op {
+    ggml_backend_t backend;
+    int64_t tokens;   /* of the widest width */
+    int64_t elements; /* of one token's output */
+    void (*evaluate)(const struct op * op, int64_t first, int64_t count, float * out);
+    int64_t m, k;
+    int64_t hsk, hsv, heads, kv_heads, cells, n_kv;
+    struct ggml_tensor * weights;
+    struct ggml_tensor * k_cache;
+    struct ggml_tensor * v_cache;
+    float * x; /* activations, or Q, of all tokens */
+};
+
+static void die(const char * format, ...) {
+    va_list args;
+    va_start(args, format);
+    vfprintf(stderr, format, args);
+    va_end(args);
+    fputc('\n', stderr);
+    exit(2);
+}
+
+static void * allocate(size_t size) {
+    void * p = calloc(size ? size : 1, 1);
+    if (p == NULL) {
+        die("out of memory: %zu bytes", size);
+    }
+    return p;
+}
+
+static int64_t number(const char * text) {
+    char * end;
+    const long long value = strtoll(text, &end, 10);
+    if (*end != '\0' || value < 0) {
+        die("not a number: %s", text);
+    }
+    return value;
+}
+
+/* Ids differ between releases, names do not. Reading past the last type can crash: TYPE must exist. */
+static int type_by_name(const char * name) {
+    for (int type = 0; type < TYPES_MAX; type++) {
+        const char * known = ggml_type_name(type);
+        if (known != NULL && strcmp(known, name) == 0) {
+            return type;
+        }
+    }
+    die("no type %s", name);
+    return -1;
+}
+
+static struct ggml_context * new_context(void) {
+    const size_t size = 16 * ggml_tensor_overhead() + ggml_graph_overhead();
+    struct ggml_init_params params = { size, NULL, true };
+    struct ggml_context * ctx = ggml_init(params);
+    if (ctx == NULL) {
+        die("ggml_init failed");
+    }
+    return ctx;
+}
+
+static ggml_backend_buffer_t allocate_tensors(struct ggml_context * ctx, ggml_backend_t backend) {
+    ggml_backend_buffer_t buffer = ggml_backend_alloc_ctx_tensors(ctx, backend);
+    if (buffer == NULL) {
+        die("a buffer could not be allocated");
+    }
+    return buffer;
+}
+
+static ggml_backend_t cpu_backend(int n_threads) {
+    ggml_backend_t backend = ggml_backend_init_by_name("CPU", NULL);
+    if (backend == NULL) {
+        die("the library has no CPU device");
+    }
+    ggml_backend_reg_t reg = ggml_backend_dev_backend_reg(ggml_backend_get_device(backend));
+    void * address = ggml_backend_reg_get_proc_address(reg, "ggml_backend_set_n_threads");
+    if (address == NULL) {
+        die("the CPU device has no ggml_backend_set_n_threads");
+    }
+    set_n_threads_t set_n_threads;
+    memcpy(&set_n_threads, &address, sizeof(address));
+    set_n_threads(backend, n_threads);
+    return backend;
+}
+
+static float * normal(uint64_t seed, const char * stream, int64_t count) {
+    float * values = allocate(count * sizeof(float));
+    inputs_normal(values, seed, stream, count, 0);
+    return values;
+}
+
+/* Rows as a tensor of the type holds them. */
+static char * quantize(int type, const float * values, int64_t rows, int64_t k) {
+    const size_t size = rows * ggml_row_size(type, k);
+    char * data = allocate(size);
+    float * ones = NULL;
+    if (ggml_quantize_requires_imatrix(type)) {
+        ones = allocate(k * sizeof(float));
+        for (int64_t i = 0; i < k; i++) {
+            ones[i] = 1.0f;
+        }
+    }
+    if (ggml_quantize_chunk(type, values, data, 0, rows, k, ones) != size) {
+        die("the library does not quantize to %s", ggml_type_name(type));
+    }
+    free(ones);
+    return data;
+}
+
+/* Compute the graph that ends in t and read t; t starts as NaN so that an unwritten value shows. */
+static void compute(
+        ggml_backend_t backend, struct ggml_context * ctx, struct ggml_tensor * t, float * out) {
+    struct ggml_cgraph * graph = ggml_new_graph(ctx);
+    ggml_build_forward_expand(graph, t);
+    memset(out, 0xFF, ggml_nbytes(t));
+    ggml_backend_tensor_set(t, out, 0, ggml_nbytes(t));
+    if (ggml_backend_graph_compute(backend, graph) != 0) {
+        die("ggml_backend_graph_compute failed");
+    }
+    ggml_backend_tensor_get(t, out, 0, ggml_nbytes(t));
+}
+
+static bool is_prime(int64_t n) {
+    for (int64_t d = 2; d * d <= n; d++) {
+        if (n % d == 0) {
+            return false;
+        }
+    }
+    return n > 1;
+}
+
+/* Largest prime not above max(61, 2^20 / k). */
+static int64_t pool_rows(int64_t k) {
+    int64_t rows = (INT64_C(1) << 20) / k;
+    rows = rows > 61 ? rows : 61;
+    while (!is_prime(rows)) {
+        rows--;
+    }
+    return rows;
+}
+
+static void mul_mat_evaluate(const struct op * op, int64_t first, int64_t count, float * out) {
+    struct ggml_context * ctx = new_context();
+    struct ggml_tensor * x = ggml_new_tensor_2d(ctx, TYPE_F32, op->k, count);
+    struct ggml_tensor * y = ggml_mul_mat(ctx, op->weights, x);
+    ggml_backend_buffer_t buffer = allocate_tensors(ctx, op->backend);
+    ggml_backend_tensor_set(x, op->x + first * op->k, 0, ggml_nbytes(x));
+    compute(op->backend, ctx, y, out);
+    ggml_backend_buffer_free(buffer);
+    ggml_free(ctx);
+}
+
+static void mul_mat_fill(struct op * op, int type, uint64_t seed) {
+    const int64_t rows = pool_rows(op->k);
+    const size_t row_size = ggml_row_size(type, op->k);
+    float * values = normal(seed, "weights", rows * op->k);
+    char * pool = quantize(type, values, rows, op->k);
+    for (int64_t i = 0; i < op->m; i++) {
+        ggml_backend_tensor_set(op->weights, pool + (i % rows) * row_size, i * row_size, row_size);
+    }
+    free(pool);
+    free(values);
+    op->x = normal(seed, "activations", op->tokens * op->k);
+}
+
+/* Arguments: TYPE M K SEED */
+static void mul_mat_prepare(struct op * op, char ** argv) {
+    const int type = type_by_name(argv[0]);
+    op->m = number(argv[1]);
+    op->k = number(argv[2]);
+    op->elements = op->m;
+    op->evaluate = mul_mat_evaluate;
+    struct ggml_context * ctx = new_context();
+    op->weights = ggml_new_tensor_2d(ctx, type, op->k, op->m);
+    ggml_backend_buffer_set_usage(allocate_tensors(ctx, op->backend), USAGE_WEIGHTS);
+    mul_mat_fill(op, type, number(argv[3]));
+}
+
+/* Cells [hs * kv_heads, n_kv] as attention sees them: [hs, n_kv, kv_heads]. */
+static struct ggml_tensor * cache_view(
+        struct ggml_context * ctx, struct ggml_tensor * cache, int64_t hs, const struct op * op) {
+    const size_t cell = ggml_nbytes(cache) / op->n_kv;
+    struct ggml_tensor * view = ggml_view_4d(
+        ctx, cache, hs, op->kv_heads, op->n_kv, 1, cell / op->kv_heads, cell, cell * op->n_kv, 0);
+    return ggml_permute(ctx, view, 0, 2, 1, 3);
+}
+
+/* Token t sees the cells up to its own; the widest block's tokens are the last cells. */
+static void set_mask(
+        struct ggml_tensor * mask, const struct op * op, int64_t first, int64_t count) {
+    const float shown = 0.0f, hidden = -INFINITY;
+    uint16_t zero, infinity;
+    ggml_fp32_to_fp16_row(&shown, &zero, 1);
+    ggml_fp32_to_fp16_row(&hidden, &infinity, 1);
+    uint16_t * values = allocate(ggml_nbytes(mask));
+    for (int64_t i = 0; i < count; i++) {
+        const int64_t last = op->cells - op->tokens + first + i;
+        for (int64_t cell = 0; cell < op->n_kv; cell++) {
+            values[i * op->n_kv + cell] = cell <= last ? zero : infinity;
+        }
+    }
+    ggml_backend_tensor_set(mask, values, 0, ggml_nbytes(mask));
+    free(values);
+}
+
+static void set_prec_f32(struct ggml_tensor * t) {
+    if (ggml_prec_set_acc != NULL) {
+        if (!ggml_prec_set_acc(t, PREC_F32)) {
+            die("ggml_prec_set_acc refused f32");
+        }
+    } else if (ggml_flash_attn_ext_set_prec != NULL) {
+        ggml_flash_attn_ext_set_prec(t, PREC_F32);
+    } else {
+        die("the library cannot set the precision");
+    }
+}
+
+static void flash_attn_evaluate(const struct op * op, int64_t first, int64_t count, float * out) {
+    const int64_t stride = op->hsk * op->heads;
+    struct ggml_context * ctx = new_context();
+    struct ggml_tensor * q = ggml_new_tensor_3d(ctx, TYPE_F32, op->hsk, op->heads, count);
+    struct ggml_tensor * mask = ggml_new_tensor_2d(ctx, TYPE_F16, op->n_kv, count);
+    struct ggml_tensor * y = ggml_flash_attn_ext(
+        ctx, ggml_permute(ctx, q, 0, 2, 1, 3), cache_view(ctx, op->k_cache, op->hsk, op),
+        cache_view(ctx, op->v_cache, op->hsv, op), mask, 1.0f / sqrtf((float) op->hsk), 0.0f, 0.0f);
+    set_prec_f32(y);
+    ggml_backend_buffer_t buffer = allocate_tensors(ctx, op->backend);
+    ggml_backend_tensor_set(q, op->x + first * stride, 0, ggml_nbytes(q));
+    set_mask(mask, op, first, count);
+    compute(op->backend, ctx, y, out);
+    ggml_backend_buffer_free(buffer);
+    ggml_free(ctx);
+}
+
+/* Cells past the used ones hold zeros. */
+static void fill_cache(
+        struct ggml_tensor * cache, int type, int64_t hs, const struct op * op, uint64_t seed,
+        const char * stream) {
+    const int64_t rows = op->cells * op->kv_heads;
+    float * values = normal(seed, stream, rows * hs);
+    char * data = quantize(type, values, rows, hs);
+    char * zeros = allocate(ggml_nbytes(cache));
+    ggml_backend_tensor_set(cache, zeros, 0, ggml_nbytes(cache));
+    ggml_backend_tensor_set(cache, data, 0, rows * ggml_row_size(type, hs));
+    free(zeros);
+    free(data);
+    free(values);
+}
+
+/* Arguments: HSK HSV HEADS KV_HEADS CELLS TYPE_K TYPE_V SEED */
+static void flash_attn_prepare(struct op * op, char ** argv) {
+    const int type_k = type_by_name(argv[5]);
+    const int type_v = type_by_name(argv[6]);
+    const uint64_t seed = number(argv[7]);
+    op->hsk = number(argv[0]);
+    op->hsv = number(argv[1]);
+    op->heads = number(argv[2]);
+    op->kv_heads = number(argv[3]);
+    op->cells = number(argv[4]);
+    op->n_kv = (op->cells + 255) / 256 * 256;
+    op->elements = op->hsv * op->heads;
+    op->evaluate = flash_attn_evaluate;
+    if (op->cells < op->tokens) {
+        die("%lld cells are too few for the widest width", (long long) op->cells);
+    }
+    struct ggml_context * ctx = new_context();
+    op->k_cache = ggml_new_tensor_2d(ctx, type_k, op->hsk * op->kv_heads, op->n_kv);
+    op->v_cache = ggml_new_tensor_2d(ctx, type_v, op->hsv * op->kv_heads, op->n_kv);
+    allocate_tensors(ctx, op->backend);
+    fill_cache(op->k_cache, type_k, op->hsk, op, seed, "k");
+    fill_cache(op->v_cache, type_v, op->hsv, op, seed, "v");
+    op->x = normal(seed, "q", op->tokens * op->heads * op->hsk);
+}
+
+static void print_width(const struct op * op, const float * serial, int64_t width) {
+    const size_t bytes = op->elements * sizeof(float);
+    float * wide = allocate(width * bytes);
+    op->evaluate(op, 0, width, wide);
+    printf("%lld:", (long long) width);
+    for (int64_t t = 0; t < width; t++) {
+        if (memcmp(serial + t * op->elements, wide + t * op->elements, bytes) != 0) {
+            printf(" %lld", (long long) t);
+        }
+    }
+    printf("\n");
+    free(wide);
+}
+
+int main(int argc, char ** argv) {
+    const bool mul_mat = argc > 1 && strcmp(argv[1], "mul_mat") == 0;
+    const bool flash_attn = argc > 1 && strcmp(argv[1], "flash_attn") == 0;
+    const int threads = mul_mat ? 6 : 10;
+    if ((!mul_mat && !flash_attn) || argc <= threads + 1) {
+        die("usage: see the head of invariance_check.c");
+    }
+    struct op op = { 0 };
+    op.backend = cpu_backend((int) number(argv[threads]));
+    for (int i = threads + 1; i < argc; i++) {
+        op.tokens = number(argv[i]) > op.tokens ? number(argv[i]) : op.tokens;
+    }
+    (mul_mat ? mul_mat_prepare : flash_attn_prepare)(&op, argv + 2);
+    float * serial = allocate(op.tokens * op.elements * sizeof(float));
+    for (int64_t t = 0; t < op.tokens; t++) {
+        op.evaluate(&op, t, 1, serial + t * op.elements);
+    }
+    for (int i = threads + 1; i < argc; i++) {
+        print_width(&op, serial, number(argv[i]));
+    }
+    free(serial);
+    free(op.x);
+    ggml_backend_free(op.backend);
+    return 0;
+}
