@@ -112,7 +112,7 @@ static int64_t number(const char * text) {
     return value;
 }
 
-/* Ids differ between releases, names do not. Reading past the last type can crash: TYPE must exist. */
+/* Ids differ between releases, names do not. The table has no end mark: the type must exist. */
 static int type_by_name(const char * name) {
     for (int type = 0; type < TYPES_MAX; type++) {
         const char * known = ggml_type_name(type);
