@@ -20,9 +20,7 @@ _K, _ROWS, _COLUMNS = 32, 7, 3
 def _product(lib: Library, backend: Backend, type_name: str) -> None:
     """Compare one MUL_MAT with Python's integers."""
     weights = [[(5 * row + 3 * i * i + i) % 9 - 4 for i in range(_K)] for row in range(_ROWS)]
-    inputs = [
-        [(7 * column + 2 * i * i + 5 * i) % 9 - 4 for i in range(_K)] for column in range(_COLUMNS)
-    ]
+    inputs = [[(7 * col + 2 * i * i + 5 * i) % 9 - 4 for i in range(_K)] for col in range(_COLUMNS)]
     expected = [sum(w * x for w, x in zip(a, b, strict=True)) for b in inputs for a in weights]
     with Context(lib, 4) as ctx:
         a = ctx.new_tensor(type_name, (_K, _ROWS))
@@ -50,6 +48,7 @@ def check(lib: Library) -> None:
         UnknownDevice: the library has no CPU device.
     """
     backend = Backend(lib, cpu_name(lib))
+    backend.set_threads(1)
     try:
         for type_name in ("f32", "f16"):
             _product(lib, backend, type_name)

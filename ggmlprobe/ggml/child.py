@@ -7,6 +7,7 @@ import os
 import sys
 import warnings
 from collections.abc import Callable
+from functools import partial
 
 if sys.platform != "win32":
     import resource
@@ -21,6 +22,11 @@ def _silence() -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
     if sys.platform != "win32":
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+
+
+def _say(descriptor: int, line: str) -> None:
+    """Write a line at once, so that a later crash does not lose it."""
+    os.write(descriptor, f"{line}\n".encode())
 
 
 def in_child(work: Callable[[Callable[[str], None]], None]) -> list[str]:
@@ -40,7 +46,7 @@ def in_child(work: Callable[[Callable[[str], None]], None]) -> list[str]:
     if pid == 0:
         try:
             _silence()
-            work(lambda line: os.write(write, f"{line}\n".encode()) and None)
+            work(partial(_say, write))
         finally:
             os._exit(0)
     os.close(write)

@@ -1,9 +1,10 @@
-"""The C declarations of decl/, parsed once per process into one cffi FFI (ABI mode, no compiler)."""
+"""The C declarations of decl/, parsed once into one cffi FFI (ABI mode, no compiler)."""
 
 from __future__ import annotations
 
 from functools import cache
 from pathlib import Path
+from typing import Any
 
 import cffi
 
@@ -11,7 +12,7 @@ HEADERS = ("ggml.h", "ggml-backend.h", "ggml-alloc.h", "ggml-cpu.h")
 
 
 @cache
-def ffi() -> cffi.FFI:
+def ffi() -> Any:
     """Return the FFI that knows every declared function."""
     folder = Path(__file__).parent / "decl"
     made = cffi.FFI()

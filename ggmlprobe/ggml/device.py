@@ -60,7 +60,7 @@ def _features(lib: Library, device: Any) -> dict[str, str]:
     if get is None:
         return features
     entry = get(lib.c.ggml_backend_dev_backend_reg(device))
-    while entry != lib.ffi.NULL and entry.name != lib.ffi.NULL:
+    while entry and entry.name:
         features[lib.text(entry.name)] = lib.text(entry.value)
         entry += 1
     return features
@@ -72,15 +72,12 @@ def _bufts(lib: Library, device: Any) -> dict[str, Any]:
     extra = _proc(
         lib, device, "ggml_backend_dev_get_extra_bufts", "ggml_backend_dev_get_extra_bufts_t"
     )
-    entry = extra(device) if extra else lib.ffi.NULL
-    while entry != lib.ffi.NULL and entry[0] != lib.ffi.NULL:
+    entry = extra(device) if extra else None
+    while entry and entry[0]:
         found.append(entry[0])
         entry += 1
     found.append(lib.c.ggml_backend_dev_host_buffer_type(device))
-    named = {
-        lib.text(lib.c.ggml_backend_buft_name(buft)): buft for buft in found if buft != lib.ffi.NULL
-    }
-    return named
+    return {lib.text(lib.c.ggml_backend_buft_name(buft)): buft for buft in found if buft}
 
 
 def _type(lib: Library, device: Any, backend: str) -> str:
@@ -127,9 +124,7 @@ def cpu_name(lib: Library) -> str:
     for device in _handles(lib):
         if lib.c.ggml_backend_dev_type(device) == 0:
             return lib.text(lib.c.ggml_backend_dev_name(device))
-    raise UnknownDevice(
-        f"no CPU device in {lib.found.directory}; give a build that has libggml-cpu"
-    )
+    raise UnknownDevice(f"no CPU device in {lib.found.directory}; give a build with libggml-cpu")
 
 
 def _pick(lib: Library, name: str | None) -> Any:

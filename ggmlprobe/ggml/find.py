@@ -17,9 +17,10 @@ PACKAGED = Path(__file__).parent.parent / "lib"
 # Folders below the one given in which builds and wheels keep their libraries.
 SUBFOLDERS = ("", "bin", "lib", "lib64", "build/bin", "libggml/lib64", "llama_cpp/lib")
 
-# libggml-cpu-haswell.so, libggml.v0.5.0.so, libggml-base.so.0.25.3, libggml.0.dylib, ggml-cuda.dll
+# libggml-cpu-haswell.so, libggml.v0.5.0.so, libggml-base.so.0.25.3, libggml.0.dylib, ggml-cuda.dll,
+# and wheels' libggml-base-319ad4fb.so.0.13.1 (auditwheel adds the first 8 digits of a hash).
 _GGML = re.compile(
-    r"^(?:lib)?ggml(?:-(?P<part>[a-z0-9_-]+?))?(?P<odd>\.[a-z]?[\d.]*\d)?"
+    r"^(?:lib)?ggml(?:-(?P<part>[a-z0-9_.-]+?))??(?P<odd>-[0-9a-f]{8}|\.[a-z]?[\d.]*\d)?"
     r"\.(?:so|dylib|dll)(?P<version>(?:\.\d+)*)$"
 )
 # Names under which everything, ggml included, is linked into one file.
@@ -66,11 +67,14 @@ def part_of(name: str) -> str | None:
     return (match["part"] or "") if match else None
 
 
-def _plainest(names: Iterable[str]) -> str | None:
+def _plainest(names: Iterable[str]) -> str:
     """Return libggml.so before libggml.so.0 before libggml.v0.5.0.so."""
-    return min(
-        names, key=lambda name: (bool(_GGML.match(name)["odd"]), len(name), name), default=None
-    )
+
+    def rank(name: str) -> tuple[bool, int, str]:
+        match = _GGML.match(name)
+        return bool(match and match["odd"]), len(name), name
+
+    return min(names, key=rank)
 
 
 def choose(names: Iterable[str]) -> Choice:
@@ -171,6 +175,7 @@ def find(lib: str | None, environ: Mapping[str, str] = os.environ) -> Found:
     found = packaged or _llama_cpp()
     if found is None:
         raise LibraryNotFound(
-            f"no libggml: install ggmlprobe with its packaged build, or name one with --lib or {ENVIRONMENT}"
+            "no libggml: install ggmlprobe with its packaged build, "
+            f"or name one with --lib or {ENVIRONMENT}"
         )
     return found

@@ -8,14 +8,17 @@ from pathlib import Path
 from typing import Any
 
 from ggmlprobe.errors import LibraryBroken, SymbolMissing, UsageError
+from ggmlprobe.ggml import backends
 from ggmlprobe.ggml.check import check
-from ggmlprobe.ggml.find import Found, part_of
+from ggmlprobe.ggml.find import Found
 from ggmlprobe.ggml.symbols import Symbols, open_all, open_file
-from ggmlprobe.ggml.types import TypeInfo, Types, read
+from ggmlprobe.ggml.tensor_types import TypeInfo, Types, read
 
 __all__ = ["Library", "TypeInfo", "check"]
 
 STAMP = "build.json"
+# The device registry works as it is used here since this function came, in December 2024.
+_NEWEST_NEEDED = "ggml_backend_load_all_from_path"
 
 
 class Library:
@@ -40,7 +43,6 @@ class Library:
         self.commit = self._text("ggml_commit")
         self.stamp = _stamp(found.directory / STAMP)
         self.types: Types = read(ffi, c, found.files)
-        self._silent: list[str] | None = None
 
     @classmethod
     def load(cls, found: Found, before: Sequence[Path] = ()) -> Library:
@@ -60,17 +62,16 @@ class Library:
         files = " ".join(str(path) for path in found.files)
         if not (c.has("ggml_type_name") and c.has("ggml_init")):
             raise LibraryBroken(
-                f"{files} is no ggml (it exports no ggml_init); give the folder that holds libggml.so"
+                f"{files} is no ggml (no ggml_init in it); give the folder that holds libggml.so"
             )
-        if not c.has("ggml_backend_dev_count"):
+        if not c.has(_NEWEST_NEEDED):
             raise SymbolMissing(
-                f"{files} is too old: it has no ggml_backend_dev_count; "
-                "give a build from after November 2024"
+                f"{files} is too old: it has no {_NEWEST_NEEDED}; give a build from 2025 or later"
             )
         lib = cls(found, ffi, c)
         if not lib.types:
             raise LibraryBroken(f"{files} names no tensor type; give another build")
-        lib._load_backends()
+        backends.load(lib)
         return lib
 
     def has(self, name: str) -> bool:
@@ -99,55 +100,11 @@ class Library:
         return raw.decode("utf-8", "replace")
 
     def silent_backends(self) -> list[str]:
-        """Return one line for each backend file in the folder that did not load, with the reason."""
-        if self._silent is None:
-            self._silent = [self._why_silent(path) for path in self._absent()]
-        return self._silent
+        """Return one line for each backend that did not load or has no device, with the reason."""
+        return backends.silent(self)
 
     def _text(self, function: str) -> str | None:
         return self.text(getattr(self.c, function)()) if self.c.has(function) else None
-
-    def _registered(self) -> set[str]:
-        """Return the names of the backends that are there, lower case."""
-        count = self.c.ggml_backend_reg_count()
-        regs = [self.c.ggml_backend_reg_get(index) for index in range(count)]
-        return {self.text(self.c.ggml_backend_reg_name(reg)).lower() for reg in regs}
-
-    def _absent(self) -> list[Path]:
-        """Return the folder's backend files whose backend is not registered, one per backend."""
-        there = self._registered()
-        absent: dict[str, Path] = {}
-        for path in sorted(self.found.directory.iterdir()):
-            family = (part_of(path.name) or "base").partition("-")[0]
-            if family not in there | {"base"}:
-                absent.setdefault(family, path)
-        return list(absent.values())
-
-    def _why_silent(self, path: Path) -> str:
-        try:
-            open_file(path, self.ffi.RTLD_LOCAL)
-        except LibraryBroken as error:
-            return str(error)
-        return f"{path.name} opens, but its backend finds no device it can use"
-
-    def _load_backends(self) -> None:
-        """Have libggml load the plug-ins that are not linked into it.
-
-        Raises:
-            LibraryBroken: a plug-in does not load, or there is no backend at all.
-        """
-        for plugin in self.found.plugins:
-            reg = self.c.ggml_backend_load(str(plugin).encode())
-            if reg == self.ffi.NULL:
-                open_file(plugin, self.ffi.RTLD_LOCAL)
-                raise LibraryBroken(
-                    f"{plugin} is no backend this libggml can load; give its folder"
-                )
-        if not self.found.plugins and (not self._registered() or self._absent()):
-            self.c.ggml_backend_load_all_from_path(str(self.found.directory).encode())
-        if not self._registered():
-            why = "; ".join(self.silent_backends()) or "no libggml-cpu beside it"
-            raise LibraryBroken(f"{self.found.directory}: no backend loaded: {why}")
 
 
 def _stamp(path: Path) -> dict[str, str] | None:

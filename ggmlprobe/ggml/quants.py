@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -19,9 +21,8 @@ if TYPE_CHECKING:
     from ggmlprobe.ggml.library import Library
 
 # Types ggml_quantize_chunk knows in every version that has them (ggml.c); it aborts on others.
-KNOWN = frozenset(
-    "f32 f16 bf16 q1_0 q2_0 q4_0 q4_1 q5_0 q5_1 q8_0 mxfp4 nvfp4 q2_K q3_K q4_K q5_K q6_K tq1_0 tq2_0 "
-    "iq1_s iq1_m iq2_xxs iq2_xs iq2_s iq3_xxs iq3_s iq4_nl iq4_xs".split()
+_KNOWN = re.compile(
+    r"f32|b?f16|q[1245]_[01]|q8_0|q[2-6]_K|tq[12]_0|mxfp4|nvfp4|iq[1-4]_(?:xxs|xs|s|m|nl)"
 )
 # Chunks per thread, so that one slow chunk does not leave the other threads idle.
 _CHUNKS = 4
@@ -34,8 +35,9 @@ def can_quantize(lib: Library, type_name: str) -> bool:
         UnknownType: the library has no such type.
     """
     info = lib.types[type_name]
-    if type_name in KNOWN or not CAN_FORK:
-        return type_name in KNOWN
+    known = _KNOWN.fullmatch(type_name) is not None
+    if known or not CAN_FORK:
+        return known
     source = np.zeros((1, info.blck_size), np.float32)
 
     def work(say: Callable[[str], None]) -> None:
@@ -65,7 +67,9 @@ def _chunk(
 def quantize(
     lib: Library, type_name: str, rows: NDArray[np.float32], threads: int = 1
 ) -> NDArray[np.uint8]:
-    """Quantize rows with the library's own quantizer; importance is one everywhere if it must be given.
+    """Quantize rows with the library's own quantizer.
+
+    Where a type needs an importance matrix, every value is equally important.
 
     Args:
         lib: the library.
@@ -93,7 +97,7 @@ def quantize(
     needed = lib.c.ggml_quantize_requires_imatrix(info.id)
     importance = np.ones(k, np.float32) if needed else None
     edges = np.linspace(0, count, min(count, threads * _CHUNKS) + 1, dtype=np.int64).tolist()
-    spans = list(zip(edges, edges[1:], strict=False))
+    spans = list(pairwise(edges))
     one = partial(_chunk, lib, info.id, rows, data)
     with ThreadPoolExecutor(max(1, threads)) as pool:
         done = list(pool.map(lambda span: one(span[0], span[1] - span[0], importance), spans))
@@ -129,7 +133,8 @@ def dequantize(
     if type_name == "f16":
         return plain.view(np.float16).astype(np.float32)
     if type_name == "bf16":
-        return (plain.view(np.uint16).astype(np.uint32) << 16).view(np.float32)
+        bits = plain.view(np.uint16).astype(np.uint32) << np.uint32(16)
+        return np.asarray(bits).view(np.float32)
     return _get_rows(lib, type_name, plain, k)
 
 
@@ -147,6 +152,7 @@ def _get_rows(lib: Library, type_name: str, data: NDArray[np.uint8], k: int) -> 
             table.set(data)
             index.set(np.arange(count, dtype=np.int32))
             backend.compute(ctx.graph(out))
-            return out.get(np.float32).reshape(count, k)
+            values: NDArray[np.float32] = out.get(np.float32)
+            return values.reshape(count, k)
     finally:
         backend.free()

@@ -41,8 +41,8 @@ class Symbols:
         found = self._lookup(name)
         if found is None:
             raise SymbolMissing(
-                f"the libggml in {self._directory} has no {name}: its version is too old (or too new) "
-                "for this; give another build"
+                f"the libggml in {self._directory} has no {name}: its version is too old "
+                "or too new for this; give another build"
             )
         # Stored on the instance, so that the next use does not come through here.
         setattr(self, name, found)
@@ -88,7 +88,7 @@ def open_file(path: Path, scope: int | None = None) -> Any:
     wrong = dlerror.wrong_image(str(path), found, platform.system(), platform.machine())
     if wrong:
         raise LibraryBroken(wrong)
-    # RTLD_GLOBAL: an interposer opened earlier finds the real functions without being linked to them.
+    # RTLD_GLOBAL: an interposer opened earlier then finds the real functions without linking them.
     return _dlopen(path, ffi.RTLD_LAZY | (ffi.RTLD_GLOBAL if scope is None else scope))
 
 

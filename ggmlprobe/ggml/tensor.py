@@ -19,8 +19,10 @@ if TYPE_CHECKING:
 _USAGE = {"any": 0, "weights": 1, "compute": 2}
 # enum ggml_prec of ggml.h; the same in every version.
 _PREC = {"default": 0, "f32": 10}
-# Ops whose result has the type of their first tensor; all others give f32.
-_SAME_TYPE = ("view_", "reshape_", "permute", "transpose", "cont", "set_rows")
+# Ops whose result is f32 whatever their sources are; all others keep their first tensor's type.
+_GIVE_F32 = frozenset({"mul_mat", "mul_mat_id", "flash_attn_ext", "get_rows"})
+# Room for ops that make a helper tensor besides their result.
+_SLACK = 8
 _MAX_DIMS = 4
 # A graph's hash table and the node list need room for sources that are no nodes.
 _SMALLEST_GRAPH = 64
@@ -157,7 +159,7 @@ def _new_context(lib: Library, size: int) -> Any:
 
 
 class Context:
-    """A ggml context without data of its own: tensors, their buffers and graphs, closed together."""
+    """Tensors without data of their own, their buffers and graphs; all closed together."""
 
     def __init__(self, lib: Library, n_tensors: int = 64) -> None:
         """Make room for n_tensors tensors, views included."""
@@ -165,7 +167,7 @@ class Context:
         self._overhead = int(lib.c.ggml_tensor_overhead())
         self._size = self._overhead * n_tensors
         self._n_tensors = n_tensors
-        self.ptr = _new_context(lib, self._size)
+        self.ptr = _new_context(lib, self._size + _SLACK * self._overhead)
         self._pending: list[Tensor] = []
         self._graphs: list[Graph] = []
         self._buffers: list[Buffer] = []
@@ -239,8 +241,8 @@ class Context:
     def _result_type(self, op_name: str, args: Sequence[Any]) -> str:
         if op_name == "cast":
             return str(args[1])
-        source = args[1] if op_name == "cpy" else args[0]
-        return source.type if op_name == "cpy" or op_name.startswith(_SAME_TYPE) else "f32"
+        source: Tensor = args[1] if op_name == "cpy" else args[0]
+        return "f32" if op_name in _GIVE_F32 else source.type
 
     def view_4d(
         self, t: Tensor, ne: Sequence[int], nb123: Sequence[int], offset: int, name: str = ""
@@ -329,8 +331,10 @@ class Context:
 
     def close(self) -> None:
         """Free graphs, buffers, then the context; harmless if done before."""
-        for each in (*self._graphs, *self._buffers):
-            each.free()
+        for graph in self._graphs:
+            graph.free()
+        for buffer in self._buffers:
+            buffer.free()
         self._graphs.clear()
         self._buffers.clear()
         self._pending.clear()

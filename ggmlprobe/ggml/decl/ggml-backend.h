@@ -41,6 +41,7 @@ struct ggml_backend_buffer_type * ggml_backend_dev_host_buffer_type(struct ggml_
 bool ggml_backend_dev_supports_op(struct ggml_backend_device * device, const struct ggml_tensor * op);
 
 const char * ggml_backend_reg_name(struct ggml_backend_reg * reg);
+size_t ggml_backend_reg_dev_count(struct ggml_backend_reg * reg);
 void * ggml_backend_reg_get_proc_address(struct ggml_backend_reg * reg, const char * name);
 size_t ggml_backend_reg_count(void);
 struct ggml_backend_reg * ggml_backend_reg_get(size_t index);

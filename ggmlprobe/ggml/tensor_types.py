@@ -90,7 +90,7 @@ def read(ffi: Any, c: Any, files: Iterable[Path]) -> Types:
 
 def read_in_subprocess(files: Iterable[Path]) -> Types:
     """Read the types of the given library files in a new interpreter."""
-    command = [sys.executable, "-m", "ggmlprobe.ggml.types", *map(str, files)]
+    command = [sys.executable, "-m", "ggmlprobe.ggml.tensor_types", *map(str, files)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     return parse(done.stdout.splitlines())
 

@@ -1,0 +1,70 @@
+"""The backends of a loaded library: loading those that are plug-ins, and why one is silent."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ggmlprobe.errors import LibraryBroken
+from ggmlprobe.ggml.find import part_of
+from ggmlprobe.ggml.symbols import open_file
+
+if TYPE_CHECKING:
+    from ggmlprobe.ggml.library import Library
+
+# Backends that register under another name than their file has.
+_REGISTERED_AS = {"hip": "rocm", "metal": "mtl", "hexagon": "htp"}
+
+
+def registered(lib: Library) -> dict[str, int]:
+    """Return the backends that are there, lower case, with their numbers of devices."""
+    regs = [lib.c.ggml_backend_reg_get(index) for index in range(lib.c.ggml_backend_reg_count())]
+    return {
+        lib.text(lib.c.ggml_backend_reg_name(reg)).lower(): lib.c.ggml_backend_reg_dev_count(reg)
+        for reg in regs
+    }
+
+
+def _absent(lib: Library) -> list[Path]:
+    """Return the folder's backend files whose backend is not registered, one per backend."""
+    there = registered(lib)
+    absent: dict[str, Path] = {}
+    for path in sorted(lib.found.directory.iterdir()):
+        family = (part_of(path.name) or "base").partition("-")[0]
+        if family != "base" and not there.keys() & {family, _REGISTERED_AS.get(family, family)}:
+            absent.setdefault(family, path)
+    return list(absent.values())
+
+
+def load(lib: Library) -> None:
+    """Have libggml load the plug-ins that are not linked into it.
+
+    Raises:
+        LibraryBroken: a plug-in that was named does not load, or there is no backend at all.
+    """
+    for plugin in lib.found.plugins:
+        if not lib.c.ggml_backend_load(str(plugin).encode()):
+            open_file(plugin, lib.ffi.RTLD_LOCAL)
+            raise LibraryBroken(f"{plugin} is no backend for this libggml or machine; give another")
+    if not lib.found.plugins and (not registered(lib) or _absent(lib)):
+        lib.c.ggml_backend_load_all_from_path(str(lib.found.directory).encode())
+    if not registered(lib):
+        why = "; ".join(silent(lib)) or "there is no libggml-cpu; give the folder of a whole build"
+        raise LibraryBroken(f"{lib.found.directory}: no backend loaded: {why}")
+
+
+def silent(lib: Library) -> list[str]:
+    """Return one line for each backend that did not load or has no device, with the reason."""
+    files = [] if lib.found.plugins else _absent(lib)
+    idle = [name for name, devices in registered(lib).items() if not devices and name != "rpc"]
+    return [_why(lib, path) for path in files] + [
+        f"backend {name} is loaded but sees no device: check its driver" for name in idle
+    ]
+
+
+def _why(lib: Library, path: Path) -> str:
+    try:
+        open_file(path, lib.ffi.RTLD_LOCAL)
+    except LibraryBroken as error:
+        return str(error)
+    return f"{path.name} can be opened, but does not register: it does not suit this machine"
