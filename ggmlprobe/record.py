@@ -155,6 +155,12 @@ class Result:
         default_factory=dict,
         metadata={"doc": "Differing elements per ULP distance: 1, 2, 3-4, 5-8, ..."},
     )
+    signed_zero: int = field(
+        default=0, metadata={"doc": "Pairs of +0 and -0, which no ULP distance counts."}
+    )
+    infinite: int = field(
+        default=0, metadata={"doc": "Differing pairs with an infinity and no NaN."}
+    )
     max_abs: float | None = field(default=None, metadata={"doc": "Largest absolute difference."})
     max_err_scaled: float | None = field(
         default=None,

@@ -1,0 +1,155 @@
+"""One case in one config while it runs: what each seed and width gave, and the rows that makes."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from ggmlprobe.classes import width_classes
+from ggmlprobe.compare import Difference, merge
+from ggmlprobe.ops.base import Op
+from ggmlprobe.record import CaseClasses, Config, Result, SeedResult
+from ggmlprobe.verdict import Evidence, judge, worst
+from ggmlprobe.worker.protocol import Event, Request
+
+Key = tuple[int, int]
+
+
+@dataclass
+class CaseRun:
+    """Collects a child's events and makes a row of each width that is settled.
+
+    Attributes:
+        widths: ascending. seeds: in order; the first makes the weights.
+        features: of the device, which set the op's NMSE bound.
+        outcomes: `outcome` events by (seed, width); width 1 is there even if it is no row.
+        results: finished rows by width.
+    """
+
+    config: Config
+    op_name: str
+    op: Op
+    widths: tuple[int, ...]
+    seeds: tuple[int, ...]
+    check: str | None = None
+    outcomes: dict[Key, Event] = field(default_factory=dict)
+    results: dict[int, Result] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        suffix = f" check={self.check}" if self.check else ""
+        self.case = self.op.case() + suffix
+        self.params = self.op.params() | ({"check": self.check} if self.check else {})
+
+    def take_finished(self, finished: Mapping[tuple[str, str, int], Result]) -> None:
+        """Take rows of an earlier run of the same case as they are."""
+        for width in self.widths:
+            if row := finished.get((self.config.id, self.case, width)):
+                self.results[width] = row
+
+    def pending(self) -> list[int]:
+        """Widths without a row."""
+        return [width for width in self.widths if width not in self.results]
+
+    def request(self, fault: str | None) -> Request:
+        """What is left to run."""
+        settled = [(seed, width) for seed in self.seeds for width in self.results]
+        fields = dataclasses.fields(self.op)  # type: ignore[arg-type]
+        return Request(
+            op=self.op_name, params={f.name: getattr(self.op, f.name) for f in fields},
+            device=self.config.device.name, buft=self.config.buft, threads=self.config.threads,
+            threads_batch=self.config.threads_batch, widths=list(self.widths),
+            seeds=list(self.seeds), done=[*self.outcomes, *settled], check=self.check, fault=fault,
+        )  # fmt: skip
+
+    def take(self, event: Event) -> Iterator[Result]:
+        """Take one event; the rows it finishes."""
+        kind = event["event"]
+        if kind == "outcome":
+            width = event["outcome"]["width"]
+            self.outcomes[event["seed"], width] = event
+            seeds = [seed for seed in self.seeds if (seed, width) in self.outcomes]
+            if len(seeds) == len(self.seeds) and width in self.pending():
+                yield self._finish(width, self._judged(width))
+        elif kind in ("failed", "died"):
+            whole = kind == "died" and event["phase"] != "width"
+            hit = self.pending() if event["width"] is None or whole else [event["width"]]
+            for width in hit:
+                yield self._finish(width, self._failed(width, event))
+
+    def _finish(self, width: int, row: Result) -> Result:
+        self.results[width] = row
+        return row
+
+    def _row(self, width: int, verdict: str, **fields: Any) -> Result:
+        return Result(
+            config=self.config.id, case=self.case, upstream_case=self.op.upstream_case(width),
+            op=self.op.OP, params=self.params, width=width, verdict=verdict, **fields,
+        )  # fmt: skip
+
+    def _failed(self, width: int, event: Event) -> Result:
+        """A row without a comparison."""
+        detail = event.get("detail")
+        if event["event"] == "died" and event["phase"] != "width":
+            detail = f"while {'making inputs' if event['phase'] == 'inputs' else 'running width 1'}"
+        return self._row(
+            width, event["verdict"], detail=detail, signal=event.get("signal"),
+            stderr_tail=event.get("stderr", []),
+        )  # fmt: skip
+
+    def _judged(self, width: int) -> Result:
+        """The row of a width that ran with every seed: counts added, maxima and columns joined."""
+        events = [self.outcomes[seed, width] for seed in self.seeds]
+        outcomes = [event["outcome"] for event in events]
+        total = merge(Difference(**outcome["difference"]) for outcome in outcomes)
+
+        def largest(name: str) -> float:
+            return max(float(outcome[name]) for outcome in outcomes)
+
+        return self._row(
+            width,
+            str(worst(judge(self._evidence(outcome)) for outcome in outcomes)),
+            columns_differing=total.columns, elements=total.elements,
+            elements_differing=total.elements_differing, max_ulp=total.max_ulp,
+            ulp_histogram=total.ulp_histogram, signed_zero=total.signed_zero,
+            infinite=total.infinite, max_abs=total.max_abs,
+            max_err_scaled=largest("max_err_scaled"), nmse_serial=largest("nmse_serial"),
+            nmse_width=largest("nmse_width"), nan=sum(o["nan"] for o in outcomes),
+            unwritten=sum(o["unwritten"] for o in outcomes),
+            seeds=[self._seed_result(s, o) for s, o in zip(self.seeds, outcomes, strict=True)],
+            compute_seconds=sum(event["compute_seconds"] for event in events),
+        )  # fmt: skip
+
+    def _evidence(self, outcome: dict[str, Any]) -> Evidence:
+        return Evidence(
+            nan=outcome["nan"], unwritten=outcome["unwritten"],
+            repeats=outcome["serial_repeats"] and outcome["width_repeats"],
+            differs=bool(outcome["difference"]["columns"]), nmse_serial=outcome["nmse_serial"],
+            nmse_width=outcome["nmse_width"], bound=self.op.bound(self.config.device.features),
+        )  # fmt: skip
+
+    @staticmethod
+    def _seed_result(seed: int, outcome: dict[str, Any]) -> SeedResult:
+        difference = outcome["difference"]
+        return SeedResult(
+            seed=seed, columns_differing=difference["columns"],
+            elements_differing=difference["elements_differing"], max_ulp=difference["max_ulp"],
+            hashes=outcome["hashes"], repeats=outcome["serial_repeats"] and outcome["width_repeats"],
+        )  # fmt: skip
+
+    def classes(self) -> CaseClasses | None:
+        """Width classes of the widths that ran; None for a check, or without a serial reference."""
+        signatures = {
+            width: [seed.hashes for seed in row.seeds] for width, row in self.results.items() if row.seeds
+        }
+        serial = [self.outcomes.get((seed, 1)) for seed in self.seeds]
+        if all(serial):
+            signatures[1] = [event["outcome"]["hashes"] for event in serial if event]
+        if self.check or 1 not in signatures:
+            return None
+        made = width_classes(signatures)
+        return CaseClasses(
+            case=self.case, config=self.config.id, groups=made.groups,
+            transitive=made.transitive, pairs=[list(pair) for pair in made.pairs],
+        )  # fmt: skip

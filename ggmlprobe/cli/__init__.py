@@ -1,0 +1,48 @@
+"""The command line: parse, call, print. The only place that prints or exits."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import click
+
+from ggmlprobe import __version__
+from ggmlprobe.cli.devices import devices
+from ggmlprobe.cli.op import op
+from ggmlprobe.cli.preset import preset
+from ggmlprobe.cli.selftest import selftest
+from ggmlprobe.errors import ProbeError
+
+
+class Group(click.Group):
+    """Turns the package's errors into one line on stderr and exit status 2."""
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command."""
+        try:
+            return super().invoke(ctx)
+        except ProbeError as error:
+            click.echo(f"ggmlprobe: {error}", err=True)
+            sys.exit(2)
+
+
+@click.group(cls=Group, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="ggmlprobe")
+def main() -> None:
+    """Does a ggml op give a token the same bits alone and in a block of W tokens?
+
+    Speculative decoding is lossless only if it does. Each op runs at every width against serial
+    width-1 runs, on a real libggml.
+
+    \b
+    Example:
+      ggmlprobe op flash_attn --widths 1-4 --kv 512,4096,16384
+
+    \b
+    Exit status: 0 all invariant, 1 a finding, 2 usage or environment, 130 interrupted.
+    """
+
+
+for command in (op, preset, devices, selftest):
+    main.add_command(command)

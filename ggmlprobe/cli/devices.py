@@ -1,0 +1,55 @@
+"""`ggmlprobe devices`: what a library is and what it can compute on."""
+
+from __future__ import annotations
+
+import click
+
+from ggmlprobe.worker.protocol import Event, Spec
+from ggmlprobe.worker.supervisor import Worker
+
+GIB = 2**30
+
+
+def library_lines(ready: Event) -> list[str]:
+    """Path, version, commit and how the library was made."""
+    library = ready["library"]
+    lines = [
+        f"library: {library['path']} ({library['origin']})",
+        f"version: {library['version'] or 'not exported'}, "
+        f"commit {library['commit'] or 'not exported'}",
+    ]
+    lines += [f"  {name}: {value}" for name, value in (library["stamp"] or {}).items()]
+    return [*lines, f"types: {' '.join(ready['types'])}"]
+
+
+def device_lines(device: Event) -> list[str]:
+    """Name, memory, buffer types and features of a device."""
+    memory = f"{device['memory_free'] / GIB:.1f} of {device['memory_total'] / GIB:.1f} GiB free"
+    features = " ".join(f"{name}={value}" for name, value in device["features"].items())
+    return [
+        f"{device['name']}: {device['description']} ({device['type']}, {device['backend']}), {memory}",
+        f"  buffer types: {', '.join(device['bufts'])}",
+        *([f"  features: {features}"] if features else []),
+    ]
+
+
+@click.command()
+@click.option("--lib", metavar="PATH", help="Directory or file of a libggml.")
+def devices(lib: str | None) -> None:
+    """Show the library, its version and features, its devices and buffer types.
+
+    \b
+    Example:
+      ggmlprobe devices --lib llama.cpp/build/bin
+    """
+    worker = Worker(Spec(lib), 60.0)
+    try:
+        ready = worker.ready()
+    finally:
+        worker.stop()
+    for line in library_lines(ready):
+        click.echo(line)
+    for device in ready["devices"]:
+        click.echo("\n".join(device_lines(device)))
+    for reason in ready["silent"]:
+        click.echo(f"not loaded: {reason}")

@@ -1,0 +1,120 @@
+"""Option types, and the options that every probe has."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from ggmlprobe.errors import UsageError
+from ggmlprobe.ranges import parse_positive, parse_range
+from ggmlprobe.report import FORMATS
+
+F = TypeVar("F", bound=Callable[..., Any])
+DEFAULT_WIDTHS = "1-9,16,17"
+DEFAULT_SEEDS = "1-3"
+
+
+class Range(click.ParamType):
+    """llama-bench's ranges of integers: 1,2,4 or 1-8 or 1-8+2 or 1-64*2."""
+
+    name = "range"
+
+    def __init__(self, positive: bool = True) -> None:
+        self.parse = parse_positive if positive else parse_range
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[int, ...]:
+        """Parse; a tuple passes."""
+        if isinstance(value, tuple):
+            return value
+        try:
+            return self.parse(value)
+        except UsageError as error:
+            self.fail(str(error), param, ctx)
+
+
+class Names(click.ParamType):
+    """Names separated by commas."""
+
+    name = "names"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[str, ...]:
+        """Split; a tuple passes."""
+        if isinstance(value, tuple):
+            return value
+        names = tuple(name.strip() for name in value.split(","))
+        if not all(names):
+            self.fail(f"'{value}' has an empty name", param, ctx)
+        return names
+
+
+RANGE, NAMES = Range(), Names()
+
+
+@dataclass(frozen=True)
+class ProbeOptions:
+    """What every probe takes; see `probe_options` for their help."""
+
+    widths: tuple[int, ...] | None
+    seeds: tuple[int, ...]
+    threads: tuple[int, ...] | None
+    threads_batch: tuple[int, ...] | None
+    device: str | None
+    lib: str | None
+    buft: tuple[str, ...] | None
+    timeout: float
+    resume: Path | None
+    retry: bool
+    output: str
+    export_md: Path | None
+    export_csv: Path | None
+    export_json: Path | None
+    force: bool
+
+
+def probe_options(function: F) -> F:
+    """Add the options of every probe; the command receives them as one ProbeOptions."""
+    path = click.Path(path_type=Path)
+    options = [
+        click.option("--widths", type=RANGE, help=f"Tokens per evaluation [{DEFAULT_WIDTHS}]."),
+        click.option("--seeds", type=Range(positive=False), default=DEFAULT_SEEDS,
+                     show_default=True, help="Seeds of the inputs; the first makes the weights."),
+        click.option("-t", "--threads", type=RANGE, help="Threads at width 1 [all cores]."),
+        click.option("-tb", "--threads-batch", type=RANGE,
+                     help="Threads at widths above 1 [as --threads]."),
+        click.option("--device", metavar="NAME", help="Device [first GPU, else CPU]."),
+        click.option("--lib", metavar="PATH", help="Directory or file of a libggml "
+                     "[$GGMLPROBE_LIB, the packaged build, llama_cpp's]."),
+        click.option("--buft", type=NAMES,
+                     help="Buffer types of the weights, such as CPU_REPACK [the device's own]."),
+        click.option("--timeout", type=click.FloatRange(min=0, min_open=True), default=300.0,
+                     show_default=True, help="Seconds after which a run counts as hung."),
+        click.option("--resume", type=path, metavar="FILE",
+                     help="Go on with this journal (.jsonl); started where it is not there."),
+        click.option("--retry", is_flag=True,
+                     help="With --resume: run CRASH, TIMEOUT and OOM rows again."),
+        click.option("-o", "--output", type=click.Choice(list(FORMATS)), default="md",
+                     show_default=True, help="Format on stdout."),
+        *(click.option(f"--export-{kind}", type=path, metavar="FILE",
+                       help=f"Also write the record as {kind}.") for kind in ("md", "csv", "json")),
+        click.option("--force", is_flag=True, help="Overwrite files that exist."),
+    ]  # fmt: skip
+
+    @functools.wraps(function)
+    def gathered(**given: Any) -> Any:
+        common = {field.name: given.pop(field.name) for field in fields(ProbeOptions)}
+        return function(options=ProbeOptions(**common), **given)
+
+    decorated: Any = gathered
+    for option in reversed(options):
+        decorated = option(decorated)
+    result: F = decorated
+    return result

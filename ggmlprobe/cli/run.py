@@ -1,0 +1,140 @@
+"""From parsed options to a printed record: what `op` and `preset run` share."""
+
+from __future__ import annotations
+
+import os
+import resource
+import shlex
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import click
+
+from ggmlprobe import plan, report
+from ggmlprobe.cli.options import ProbeOptions
+from ggmlprobe.cli.progress import Progress
+from ggmlprobe.errors import UsageError
+from ggmlprobe.journal import Journal
+from ggmlprobe.record import (
+    SCHEMA_VERSION, CaseClasses, Header, Record, Result, collect_environment,
+)
+from ggmlprobe.runner import Case, Runner
+from ggmlprobe.verdict import FINDINGS
+from ggmlprobe.worker.protocol import Event, Spec
+from ggmlprobe.worker.supervisor import Worker
+
+RETRIED = ("CRASH", "TIMEOUT", "OOM")
+INTERRUPTED = 130
+
+
+def command_line() -> str:
+    """The exact command, as a shell takes it."""
+    return shlex.join(["ggmlprobe", *sys.argv[1:]])
+
+
+def cores() -> int:
+    """Cores this process may use."""
+    return len(os.sched_getaffinity(0))
+
+
+def cache_dir() -> str:
+    """`GGMLPROBE_CACHE_DIR`, else ggmlprobe under the user's cache folder."""
+    default = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "ggmlprobe"
+    return os.environ.get("GGMLPROBE_CACHE_DIR") or str(default)
+
+
+def state_file() -> Path:
+    """A new journal under the user's state folder, for runs that name none."""
+    base = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
+    folder = Path(base) / "ggmlprobe" / "runs"
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder / f"{time.strftime('%Y%m%dT%H%M%S')}-{os.getpid()}.jsonl"
+
+
+def check_exports(options: ProbeOptions) -> dict[str, Path]:
+    """Formats and files asked for; refused before the run rather than after it."""
+    named = {"md": options.export_md, "csv": options.export_csv, "json": options.export_json}
+    files = {kind: path for kind, path in named.items() if path is not None}
+    for path in files.values():
+        report.check(path, options.force)
+    return files
+
+
+def run_and_print(
+    options: ProbeOptions, cases_of: Callable[[Event], list[Case]], check: str | None = None
+) -> None:
+    """Run the cases in every config, print the record, and exit with its status.
+
+    Args:
+        cases_of: makes the cases from the child's description of the library.
+    """
+    files = check_exports(options)
+    if options.retry and options.resume is None:
+        raise UsageError("--retry goes with --resume FILE")
+    worker = Worker(Spec(options.lib, {}, cache_dir()), options.timeout)
+    try:
+        ready = worker.ready()
+        cases = cases_of(ready)
+        plan.check_cases(cases, ready["types"])
+        configs = plan.configs(
+            ready, options.device, options.buft or (None,), options.threads or (cores(),),
+            options.threads_batch, {},
+        )  # fmt: skip
+        header = Header(SCHEMA_VERSION, command_line(), configs, collect_environment())
+        with Journal.open(
+            options.resume or state_file(), header, resume=options.resume is not None
+        ) as journal:
+            finished = journal.partial.finished(RETRIED if options.retry else ())
+            runner = Runner({config.id: worker for config in configs}, options.seeds, finished, check)
+            record = collect(runner, header, cases, journal)
+    finally:
+        worker.stop()
+    publish(record, options, files)
+    if record.interrupted:
+        click.echo(f"interrupted; go on with: --resume {journal.path}", err=True)
+        sys.exit(INTERRUPTED)
+    sys.exit(int(any(row.verdict in FINDINGS for row in record.results)))
+
+
+def collect(runner: Runner, header: Header, cases: list[Case], journal: Journal) -> Record:
+    """Run; every row goes to the journal at once. Ctrl-C ends with the rows there are."""
+    results: list[Result] = []
+    classes: dict[tuple[str, str], CaseClasses] = {}
+    classes.update({(row.config, row.case): row for row in journal.partial.classes})
+    progress = Progress(len(header.configs) * sum(len(case.widths) for case in cases))
+    runner.started = progress.case
+    interrupted = False
+    try:
+        for row in runner.run(header.configs, cases):
+            if isinstance(row, CaseClasses):
+                classes[row.config, row.case] = row
+            else:
+                results.append(row)
+                progress.row(row)
+            if not (isinstance(row, Result) and row.key in runner.finished):
+                journal.append(row)
+    except KeyboardInterrupt:
+        interrupted = True
+    finally:
+        progress.end()
+    ran = {(row.config, row.case) for row in results}
+    return Record(
+        header.schema, header.command, header.configs, header.environment, results,
+        [row for key, row in classes.items() if key in ran], runner.timing(cpu_seconds()),
+        interrupted,
+    )  # fmt: skip
+
+
+def cpu_seconds() -> float:
+    """User and system time of this process; the child's is in what it told."""
+    own = resource.getrusage(resource.RUSAGE_SELF)
+    return own.ru_utime + own.ru_stime
+
+
+def publish(record: Record, options: ProbeOptions, files: dict[str, Path]) -> None:
+    """Print the record in the chosen format and write the exports."""
+    click.echo(report.FORMATS[options.output](record), nl=False)
+    for kind, path in files.items():
+        report.write(path, report.FORMATS[kind](record), options.force)

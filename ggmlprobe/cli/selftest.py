@@ -1,0 +1,34 @@
+"""`ggmlprobe selftest`: planted faults, each of which must be caught."""
+
+from __future__ import annotations
+
+import sys
+
+import click
+
+from ggmlprobe import plan
+from ggmlprobe import selftest as planted
+from ggmlprobe.worker.protocol import Spec
+from ggmlprobe.worker.supervisor import Worker
+
+
+@click.command()
+@click.option("--lib", metavar="PATH", help="Directory or file of a libggml.")
+def selftest(lib: str | None) -> None:
+    """Plant faults and show each caught, and an exact path passing (on the CPU).
+
+    \b
+    Example:
+      ggmlprobe selftest
+    """
+    worker = Worker(Spec(lib), 60.0)
+    missed = 0
+    try:
+        config = plan.configs(worker.ready(), "CPU", (None,), (1,), None, {})[0]
+        for expected, caught in planted.run(worker, config):
+            missed += not caught
+            click.echo(f"{'ok    ' if caught else 'MISSED'} {expected.says}")
+    finally:
+        worker.stop()
+    click.echo(f"{missed} of {len(planted.EXPECTED)} missed")
+    sys.exit(int(missed > 0))

@@ -1,0 +1,179 @@
+"""MUL_MAT_ID: each token multiplies the matrices of its own experts; a token is a column of ids."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from ggmlprobe import inputs
+from ggmlprobe.errors import UsageError
+from ggmlprobe.ggml.library import Library
+from ggmlprobe.ggml.tensor import Context, Tensor
+from ggmlprobe.ops.activations import Activations, check_distribution
+from ggmlprobe.ops.base import (
+    BlockGraph, Blocks, Session, case_text, nmse_bound, nondefault, opened,
+)
+from ggmlprobe.ops.weights import Weights
+
+ROUTINGS = ("shared", "disjoint", "random", "skewed")
+
+
+def route(routing: str, seed: int, tokens: int, experts: int, used: int) -> np.ndarray:
+    """The experts of each token: int32 [tokens, used], distinct within a token.
+
+    shared: all tokens go to the same experts. disjoint: no two tokens share one as far as the
+    experts last, then around again. random: each token draws its own. skewed: each token draws
+    from the first quarter of the experts only, so that few experts take most tokens.
+    """
+    if routing == "shared":
+        return np.tile(inputs.permutation(seed, "routing", experts)[:used], (tokens, 1)).astype("i4")
+    if routing == "disjoint":
+        order = inputs.permutation(seed, "routing", experts)
+        return order[np.arange(tokens * used).reshape(tokens, used) % experts].astype("i4")
+    drawn = experts if routing == "random" else max(used, experts // 4)
+    rows = [inputs.permutation(seed, f"routing {t}", drawn)[:used] for t in range(tokens)]
+    return np.array(rows, "i4")
+
+
+@dataclass(frozen=True)
+class MulMatId:
+    """Parameters under upstream's names (struct test_mul_mat_id in tests/test-backend-ops.cpp).
+
+    Attributes:
+        type_a: type of the experts' weights, src0 [k, m, n_mats].
+        type_b: type of the activations, src1 [k, 1 if b else n_used, n].
+        n_mats: experts.
+        n_used: experts a token goes to.
+        b: every expert of a token sees the same activation (up and gate), or each its own (down).
+        routing: see `route`.
+    """
+
+    OP: ClassVar[str] = "MUL_MAT_ID"
+
+    type_a: str = "q4_K"
+    type_b: str = "f32"
+    n_mats: int = 128
+    n_used: int = 8
+    b: bool = True
+    m: int = 768
+    k: int = 2048
+    routing: str = "random"
+    activations: str = "normal"
+
+    def __post_init__(self) -> None:
+        if min(self.m, self.k, self.n_used) < 1:
+            raise UsageError("m, k and --used must be at least 1")
+        if self.n_used > self.n_mats:
+            raise UsageError(f"--used {self.n_used} is more than --experts {self.n_mats}")
+        if self.routing not in ROUTINGS:
+            raise UsageError(f"--routing must be one of {', '.join(ROUTINGS)}")
+        check_distribution(self.activations)
+
+    def _variables(self, width: int | None) -> dict[str, Any]:
+        return {
+            "type_a": self.type_a, "type_b": self.type_b, "n_mats": self.n_mats,
+            "n_used": self.n_used, "b": self.b, "m": self.m, "n": width, "k": self.k,
+            "amax": 1.0, "m_v": 0,
+        }  # fmt: skip
+
+    def upstream_case(self, width: int) -> str:
+        """The string test-backend-ops prints for this case at this width."""
+        return case_text(self.OP, **self._variables(width))
+
+    def case(self) -> str:
+        """The same without n, with the routing, which upstream's string has no variable for."""
+        extra = {"routing": self.routing} | nondefault(self, "activations")
+        return case_text(self.OP, **self._variables(None), **extra)
+
+    def params(self) -> dict[str, Any]:
+        """Parameters under upstream's names, without the width."""
+        return {
+            "type_a": self.type_a, "type_b": self.type_b, "n_mats": self.n_mats,
+            "n_used": self.n_used, "b": self.b, "m": self.m, "k": self.k,
+            "routing": self.routing, "activations": self.activations,
+        }  # fmt: skip
+
+    def rows(self) -> tuple[tuple[str, int], ...]:
+        """Types the library must have, each with the length of a row of it."""
+        return ((self.type_a, self.k), (self.type_b, self.k))
+
+    def bound(self, features: Mapping[str, str]) -> float:
+        """Upstream's max_nmse_err()."""
+        return nmse_bound(self.type_a, features)
+
+    def bytes_needed(self, library: Library, widest: int) -> int:
+        """Bytes of src0, src1, ids and dst at the widest width."""
+        weights = library.row_size(self.type_a, self.k) * self.m * self.n_mats
+        b = library.row_size(self.type_b, self.k) * self.slots
+        return weights + widest * (b + 4 * self.n_mats + 4 * self.m * self.n_used)
+
+    @property
+    def slots(self) -> int:
+        """Activation rows a token brings."""
+        return 1 if self.b else self.n_used
+
+    def prepare(self, session: Session, weights_seed: int, widest: int) -> MulMatIdEvaluator:
+        """An open evaluator: src0 allocated and filled."""
+        return opened(MulMatIdEvaluator(self, session, weights_seed, widest))
+
+
+class MulMatIdEvaluator:
+    """src0 in a buffer of its own; per width a graph with src1, ids and dst."""
+
+    def __init__(self, op: MulMatId, session: Session, weights_seed: int, widest: int) -> None:
+        self.op, self.session, self.widest = op, session, widest
+        self.weights_seed = weights_seed
+        self.weights: Weights | None = None
+        self.blocks = Blocks(lambda count: BlockGraph(session, self._build, count))
+
+    def open(self) -> None:
+        """Allocate src0, ask whether the device runs the op, then fill src0."""
+        op, rows = self.op, self.op.m * self.op.n_mats
+        self.weights = Weights(self.session, op.type_a, (op.k, op.m, op.n_mats))
+        self.blocks.support()
+        self.pool = self.session.pools.get(op.type_a, op.k, rows, self.weights_seed)
+        row_size = self.session.library.row_size(op.type_a, op.k)
+        self.weights.fill(self.pool.layout(np.arange(rows), row_size))
+
+    def _build(self, context: Context, count: int) -> tuple[dict[str, Tensor], list[Tensor]]:
+        op = self.op
+        assert self.weights is not None
+        # llama.cpp's ids are a view of the sorted experts: a row has n_mats entries
+        ids = context.new_tensor("i32", (op.n_mats, count), "ids")
+        chosen = context.view_4d(
+            ids, (op.n_used, count, 1, 1), (4 * op.n_mats,) + (4 * op.n_mats * count,) * 2, 0
+        )
+        b = context.new_tensor(op.type_b, (op.k, op.slots, count), "b")
+        return {"ids": ids, "b": b}, [context.op("mul_mat_id", self.weights.tensor, b, chosen)]
+
+    def load(self, seed: int) -> None:
+        """Routing and activations of all tokens."""
+        op = self.op
+        self.ids = np.zeros((self.widest, op.n_mats), np.int32)
+        self.ids[:, : op.n_used] = route(op.routing, seed, self.widest, op.n_mats, op.n_used)
+        shape = (self.widest, op.slots)
+        self.x = Activations(self.session, op.type_b, shape, op.k, seed, op.activations)
+        self.products = self.x.products(self.pool)
+
+    def evaluate(self, first: int, count: int) -> np.ndarray:
+        """Tokens first .. first + count - 1 in one MUL_MAT_ID: float32 [count, n_used * m]."""
+        span = slice(first, first + count)
+        return self.blocks[count].run(first, b=self.x.data[span], ids=self.ids[span])
+
+    def reference(self, token: int) -> tuple[np.ndarray, np.ndarray]:
+        """Float64 outputs of the token's experts, and sum |w x|: [n_used * m]."""
+        op = self.op
+        experts = self.ids[token, : op.n_used].astype(np.int64)
+        row = (experts[:, None] * op.m + np.arange(op.m)) % len(self.pool.values)
+        slot = np.arange(op.n_used)[:, None] % op.slots
+        exact, magnitude = self.products
+        return exact[token][slot, row].ravel(), magnitude[token][slot, row].ravel()
+
+    def close(self) -> None:
+        """Free the weights and every graph."""
+        self.blocks.close()
+        if self.weights is not None:
+            self.weights.close()

@@ -1,0 +1,44 @@
+"""The weights of a case: one tensor in a buffer of its own, as llama.cpp places a model's."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from ggmlprobe.ggml.tensor import Context
+
+if TYPE_CHECKING:
+    from ggmlprobe.ops.base import Session
+
+
+class Weights:
+    """A tensor with usage WEIGHTS in the session's buffer type, never a view.
+
+    Args:
+        ne: dimensions in memory, fastest first.
+    """
+
+    def __init__(self, session: Session, type_name: str, ne: Sequence[int]) -> None:
+        self._whole = session.buft is not None
+        self._context = Context(session.library)
+        self.tensor = self._context.new_tensor(type_name, ne, "a")
+        try:
+            self._context.allocate(session.backend, session.buft, usage="weights")
+        except BaseException:
+            self._context.close()
+            raise
+
+    def fill(self, chunks: Iterable[np.ndarray]) -> None:
+        """Set the data; buffer types that repack (CPU_REPACK, AMX) take a tensor only whole."""
+        if self._whole:
+            chunks = [np.concatenate([np.ravel(chunk) for chunk in chunks])]
+        offset = 0
+        for chunk in chunks:
+            self.tensor.set(chunk, offset)
+            offset += chunk.nbytes
+
+    def close(self) -> None:
+        """Free the buffer."""
+        self._context.close()

@@ -1,0 +1,77 @@
+"""Many cases in many configs: rows as they finish, and the record of all of them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from ggmlprobe.caserun import CaseRun
+from ggmlprobe.ops.base import Op
+from ggmlprobe.record import CaseClasses, Config, Result, Timing
+from ggmlprobe.worker.supervisor import Worker
+
+
+@dataclass(frozen=True)
+class Case:
+    """An op with the widths to run it at; `op_name` is its name in ops.OPS."""
+
+    op_name: str
+    op: Op
+    widths: tuple[int, ...]
+
+
+@dataclass
+class Runner:
+    """Runs cases and hands out rows as they finish.
+
+    Attributes:
+        workers: a child process for each config id.
+        seeds: in order; the first makes the weights.
+        finished: rows of a journal that need not be run again, by Result.key.
+        check: see checks.CHECKS. fault: see faults.FAULTS.
+        started: called with each case that is about to run.
+    """
+
+    workers: Mapping[str, Worker]
+    seeds: Sequence[int]
+    finished: Mapping[tuple[str, str, int], Result] = field(default_factory=dict)
+    check: str | None = None
+    fault: str | None = None
+    started: Callable[[Config, Case], None] = lambda config, case: None
+    wall_seconds: float = 0.0
+    compute_seconds: float = 0.0
+    peak_rss_bytes: int = 0
+
+    def run(
+        self, configs: Sequence[Config], cases: Sequence[Case]
+    ) -> Iterator[Result | CaseClasses]:
+        """Rows of every case in every config; a case's classes after its last row."""
+        began = time.perf_counter()
+        for config in configs:
+            for case in cases:
+                self.started(config, case)
+                yield from self._run_case(config, case)
+                self.wall_seconds = time.perf_counter() - began
+
+    def _run_case(self, config: Config, case: Case) -> Iterator[Result | CaseClasses]:
+        run = CaseRun(config, case.op_name, case.op, case.widths, tuple(self.seeds), self.check)
+        run.take_finished(self.finished)
+        yield from run.results.values()
+        worker = self.workers[config.id]
+        before = dict(run.results)
+        while run.pending():
+            for event in worker.run(run.request(self.fault)):
+                yield from run.take(event)
+                if event["event"] == "done":
+                    self.compute_seconds += event["compute_seconds"]
+                    self.peak_rss_bytes = max(self.peak_rss_bytes, event["peak_rss_bytes"])
+        if (classes := run.classes()) is not None and run.results != before:
+            yield classes
+
+    def timing(self, cpu_seconds: float | None) -> Timing:
+        """What the run has cost so far."""
+        return Timing(
+            wall_seconds=self.wall_seconds, compute_seconds=self.compute_seconds,
+            cpu_seconds=cpu_seconds, peak_rss_bytes=self.peak_rss_bytes or None,
+        )  # fmt: skip

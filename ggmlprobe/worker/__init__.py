@@ -1,0 +1,1 @@
+"""The child process that can die, and the parent's end of it."""

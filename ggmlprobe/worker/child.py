@@ -1,0 +1,165 @@
+"""The child process: loads one libggml, runs cases, and tells hashes and statistics, not tensors."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+import os
+import resource
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, TextIO
+
+from ggmlprobe import faults, probe
+from ggmlprobe.checks import paired
+from ggmlprobe.errors import ComputeFailed, OutOfMemory, ProbeError, Unsupported, UsageError
+from ggmlprobe.ggml.device import Backend, devices
+from ggmlprobe.ggml.find import find
+from ggmlprobe.ggml.library import Library, check
+from ggmlprobe.ops import OPS
+from ggmlprobe.ops.base import Op, Session
+from ggmlprobe.pool import PoolStore
+from ggmlprobe.worker.protocol import Event, Request, Spec
+
+ROW_ERRORS = (Unsupported, UsageError, OutOfMemory, MemoryError, ComputeFailed)
+
+
+def failure(error: Exception) -> dict[str, str]:
+    """Verdict and detail of an error that is a row."""
+    if isinstance(error, (Unsupported, UsageError)):
+        return {"verdict": "UNSUPPORTED", "detail": str(error)}
+    if isinstance(error, (OutOfMemory, MemoryError)):
+        return {"verdict": "OOM", "detail": str(error) or "out of memory"}
+    return {"verdict": "CRASH", "detail": str(error)}
+
+
+class Child:
+    """One library and the devices of it that were asked for.
+
+    Args:
+        out: where events go.
+    """
+
+    def __init__(self, spec: Spec, out: TextIO) -> None:
+        self.out = out
+        self.library = Library.load(find(spec.lib))
+        check(self.library)
+        directory = Path(spec.cache_dir) if spec.cache_dir else None
+        self.pools = PoolStore(self.library, directory, len(os.sched_getaffinity(0)))
+        self.backends: dict[str | None, Backend] = {}
+
+    def say(self, event: str, **fields: Any) -> None:
+        """Send one event."""
+        self.out.write(json.dumps({"event": event, **fields}) + "\n")
+        self.out.flush()
+
+    def describe(self) -> Event:
+        """Library, types and devices, as the parent's record needs them."""
+        library = self.library
+        return {
+            "library": {
+                "path": str(library.found.directory), "version": library.version,
+                "commit": library.commit, "origin": library.found.origin, "stamp": library.stamp,
+            },
+            "types": {t.name: {"blck_size": t.blck_size, "quantized": t.quantized}
+                      for t in library.types.values()},
+            "devices": [dataclasses.asdict(device) for device in devices(library)],
+            "silent": library.silent_backends(),
+        }  # fmt: skip
+
+    def session(self, request: Request) -> Session:
+        """The device and settings a request names."""
+        if request.device not in self.backends:
+            self.backends[request.device] = Backend(self.library, request.device)
+        backend = self.backends[request.device]
+        return Session(
+            self.library, backend, self.pools, request.buft, request.threads,
+            request.threads_batch, faults.readback(request.fault),
+        )  # fmt: skip
+
+    def run(self, request: Request) -> None:
+        """Run a case: an event for each (seed, width), then `done`."""
+        self.say("begin", phase="inputs", seed=request.seeds[0], width=None)
+        session = self.session(request)
+        try:
+            op = OPS[request.op](**request.params)
+            with self.evaluators(request, session, op) as (serial, block):
+                for seed in request.seeds:
+                    self.run_seed(request, session, serial, block, seed)
+        except ROW_ERRORS as error:
+            self.say("failed", seed=None, width=None, **failure(error))
+        rss = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+        self.say("done", compute_seconds=session.backend.compute_seconds, peak_rss_bytes=rss)
+
+    @contextlib.contextmanager
+    def evaluators(self, request: Request, session: Session, op: Op) -> Iterator[Any]:
+        """The evaluator of the serial runs, and another for the blocks where a check has one."""
+        widest = max(request.widths)
+        needed = op.bytes_needed(self.library, widest)
+        free = session.backend.info.memory_free
+        if free and needed > free:
+            raise OutOfMemory(f"needs {needed} bytes, {session.backend.info.name} has {free} free")
+        with contextlib.ExitStack() as stack:
+            made = []
+            for each in paired(request.check, op):
+                evaluator = each.prepare(session, request.seeds[0], widest)
+                stack.callback(evaluator.close)
+                made.append(evaluator)
+            yield made[0], made[1] if len(made) > 1 else None
+
+    def run_seed(
+        self, request: Request, session: Session, serial: Any, block: Any, seed: int
+    ) -> None:
+        """Load a seed's inputs and run the widths that are left for it."""
+        done = {width for s, width in request.done if s == seed}
+        widths = [width for width in request.widths if width not in done]
+        if not widths:
+            return
+        self.say("begin", phase="inputs", seed=seed, width=None)
+        for evaluator in filter(None, (serial, block)):
+            evaluator.load(seed)
+
+        def begin(width: int) -> None:
+            phase = "serial" if width == 1 and block is None else "width"
+            self.say("begin", phase=phase, seed=seed, width=width)
+
+        before = session.backend.compute_seconds
+        for outcome in probe.probe(
+            serial.evaluate, serial.reference, widths, max(request.widths),
+            block=block.evaluate if block else None, begin=begin, row_errors=ROW_ERRORS,
+            failed=lambda width, error: self.say("failed", seed=seed, width=width, **failure(error)),
+        ):  # fmt: skip
+            spent = session.backend.compute_seconds - before
+            before = session.backend.compute_seconds
+            fields = dataclasses.asdict(outcome)
+            self.say("outcome", seed=seed, outcome=fields, compute_seconds=spent)
+
+
+def quiet_start() -> TextIO:
+    """Keep stdout for events: what the library prints there goes to stderr; no core files."""
+    events = os.fdopen(os.dup(1), "w", encoding="ascii")
+    os.dup2(2, 1)
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    # upstream's abort handler would start a debugger, for seconds
+    os.environ.setdefault("GGML_NO_BACKTRACE", "1")
+    return events
+
+
+def main() -> None:
+    """Serve requests from stdin until it ends."""
+    out = quiet_start()
+    spec = Spec(**json.loads(sys.stdin.readline()))
+    try:
+        child = Child(spec, out)
+        child.say("ready", **child.describe())
+        for line in sys.stdin:
+            child.run(Request(**json.loads(line)))
+    except ProbeError as error:
+        out.write(json.dumps({"event": "refused", "message": str(error)}) + "\n")
+        out.flush()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,59 @@
+"""What parent and child say to each other: one JSON object a line, over the child's stdin/stdout."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+Event = dict[str, Any]
+"""Child to parent; `event` is one of the names below.
+
+ready    library, types, devices (once, after loading)
+refused  message (instead of ready: the library or a setting cannot be used)
+begin    phase (inputs, serial, width), seed, width: what a death from here on is blamed on
+outcome  seed, outcome (fields of probe.Outcome), compute_seconds
+failed   seed, width (None: every width left), verdict, detail
+done     compute_seconds, peak_rss_bytes
+"""
+
+
+@dataclass(frozen=True)
+class Spec:
+    """What a child process is for; another library or environment needs another process.
+
+    Attributes:
+        lib: as given to --lib, None for the default search.
+        env: variables to set (None: to take away) before the library is loaded.
+        cache_dir: where quantized pools are kept, None for nowhere.
+    """
+
+    lib: str | None = None
+    env: dict[str, str | None] = field(default_factory=dict)
+    cache_dir: str | None = None
+
+
+@dataclass(frozen=True)
+class Request:
+    """One case to run in one config.
+
+    Attributes:
+        op: name in ops.OPS. params: fields of its dataclass.
+        done: (seed, width) pairs that need not be run, because they were or because they crash.
+        check: name of a check, or None for width against width 1.
+        fault: name of a planted fault (selftest), or None.
+    """
+
+    op: str
+    params: dict[str, Any]
+    device: str | None
+    buft: str | None
+    threads: int
+    threads_batch: int
+    widths: list[int]
+    seeds: list[int]
+    done: list[tuple[int, int]] = field(default_factory=list)
+    check: str | None = None
+    fault: str | None = None
+
+
+Phase = Literal["inputs", "serial", "width"]

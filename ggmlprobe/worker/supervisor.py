@@ -1,0 +1,182 @@
+"""The parent's end of a child process: start, ask, wait, and say how it died."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+import queue
+import re
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from ggmlprobe.errors import LibraryBroken, UsageError
+from ggmlprobe.worker.protocol import Event, Request, Spec
+
+STDERR_LINES = 8
+START_SECONDS = 120.0
+PACKAGE_PARENT = str(Path(__file__).resolve().parents[2])
+OUT_OF_MEMORY = re.compile(r"out of (device )?memory|bad_alloc|insufficient memory|cannot allocate", re.I)
+
+
+def death_verdict(returncode: int, stderr_tail: list[str]) -> tuple[str, str | None]:
+    """(verdict, signal name) of a child that ended by itself.
+
+    SIGKILL comes from the kernel's out-of-memory killer; an abort is an out-of-memory where the
+    last words say so.
+    """
+    name = None
+    if returncode < 0:
+        name = signal.Signals(-returncode).name if -returncode in set(signal.Signals) else None
+        name = name or f"signal {-returncode}"
+    if name == "SIGKILL" or any(OUT_OF_MEMORY.search(line) for line in stderr_tail):
+        return "OOM", name
+    return "CRASH", name
+
+
+class Worker:
+    """A child for one Spec; replaced by `restart` after it died.
+
+    Args:
+        spec: library and environment.
+        timeout: seconds without an event after which a request counts as hung.
+    """
+
+    def __init__(self, spec: Spec, timeout: float) -> None:
+        self.spec, self.timeout = spec, timeout
+        self.info: Event = {}
+        self._process: subprocess.Popen[str] | None = None
+
+    def launch(self) -> None:
+        """Start the process without waiting for it to be ready."""
+        env = dict(os.environ)
+        for name, value in self.spec.env.items():
+            env.pop(name, None)
+            if value is not None:
+                env[name] = value
+        # the child must run this very package, whatever lies in the current folder
+        env["PYTHONPATH"] = os.pathsep.join(filter(None, [PACKAGE_PARENT, env.get("PYTHONPATH")]))
+        self._stderr = tempfile.TemporaryFile()
+        self._events: queue.Queue[str | None] = queue.Queue()
+        self._process = subprocess.Popen(
+            [sys.executable, "-P", "-m", "ggmlprobe.worker.child"],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._stderr,
+            env=env, encoding="ascii", start_new_session=True,
+        )  # fmt: skip
+        threading.Thread(target=self._read, args=(self._process, self._events), daemon=True).start()
+        self._send(dataclasses.asdict(self.spec))
+
+    @staticmethod
+    def _read(process: subprocess.Popen[str], events: queue.Queue[str | None]) -> None:
+        """Pump the child's lines into a queue, so that waiting can have a limit."""
+        assert process.stdout is not None
+        for line in process.stdout:
+            events.put(line)
+        events.put(None)
+
+    def ready(self) -> Event:
+        """Wait until the library is loaded and checked; its description.
+
+        Raises:
+            LibraryBroken: it cannot be used, with the child's own one-line reason.
+        """
+        if self._process is None:
+            self.launch()
+        event = self._next(START_SECONDS)
+        if event is None:
+            verdict, name = self._death()
+            last = (self.stderr_tail() or ["no message"])[-1]
+            self.stop()
+            raise LibraryBroken(f"loading the library ended in {name or verdict}: {last}")
+        if event["event"] == "refused":
+            self.stop()
+            raise LibraryBroken(event["message"])
+        self.info = event
+        return event
+
+    def run(self, request: Request) -> Iterator[Event]:
+        """Events of one case. The last one is `done`, or `died` with verdict, signal and stderr.
+
+        A `died` event carries the phase, seed and width that were running.
+        """
+        if self._process is None:
+            self.ready()
+        self._stderr_start = self._stderr.seek(0, os.SEEK_END)
+        self._send(dataclasses.asdict(request))
+        at: Event = {"phase": "inputs", "seed": None, "width": None}
+        while True:
+            event = self._next(self.timeout)
+            if event is None:
+                verdict, name = self._death()
+                where = {key: at[key] for key in ("phase", "seed", "width")}
+                tail = self.stderr_tail()
+                self.stop()
+                yield {"event": "died", "verdict": verdict, "signal": name, "stderr": tail, **where}
+                return
+            if event["event"] == "begin":
+                at = event
+            if event["event"] == "refused":
+                self.stop()
+                raise UsageError(event["message"])
+            yield event
+            if event["event"] == "done":
+                return
+
+    def _send(self, data: dict[str, Any]) -> None:
+        assert self._process is not None and self._process.stdin is not None
+        try:
+            self._process.stdin.write(json.dumps(data) + "\n")
+            self._process.stdin.flush()
+        except BrokenPipeError:
+            return  # it died; the reader says so
+
+    def _next(self, seconds: float) -> Event | None:
+        """The next event, or None where the child died or says nothing for too long."""
+        self._hung = False
+        try:
+            line = self._events.get(timeout=seconds)
+        except queue.Empty:
+            self._hung = True
+            return None
+        if line is None:
+            return None
+        event: Event = json.loads(line)
+        return event
+
+    def _death(self) -> tuple[str, str | None]:
+        assert self._process is not None
+        if self._hung:
+            return "TIMEOUT", None
+        return death_verdict(self._process.wait(), self.stderr_tail())
+
+    def stderr_tail(self) -> list[str]:
+        """The last lines the child wrote to stderr during this request."""
+        self._stderr.seek(getattr(self, "_stderr_start", 0))
+        lines = self._stderr.read().decode(errors="replace").splitlines()
+        return [line for line in lines if line.strip()][-STDERR_LINES:]
+
+    def stop(self) -> None:
+        """End the process; the next request starts another."""
+        if self._process is None:
+            return
+        process, self._process = self._process, None
+        if process.stdin is not None:
+            try:
+                process.stdin.close()
+            except BrokenPipeError:
+                pass
+        try:
+            process.wait(timeout=0 if self._hung_or_busy(process) else 2)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+        self._stderr.close()
+
+    def _hung_or_busy(self, process: subprocess.Popen[str]) -> bool:
+        return getattr(self, "_hung", False) and process.poll() is None
