@@ -9,6 +9,7 @@ from typing import Any
 
 from ggmlprobe.record import Config, Record, Result, to_dict
 from ggmlprobe.report.rows import (
+    CONFIG_FIELDS,
     class_letters,
     config_fields,
     configs_by_id,
@@ -17,6 +18,7 @@ from ggmlprobe.report.rows import (
 )
 from ggmlprobe.report.text import ascii_line, param
 
+FOUND_FIELDS = ("width", "class", "columns_differing", "seeds")
 RESULT_FIELDS = (
     "verdict",
     "elements",
@@ -44,17 +46,19 @@ def render(record: Record) -> str:
     """
     configs = configs_by_id(record)
     letters = class_letters(record)
-    fixed = {"op", "width", "class", "columns_differing", "seeds", *RESULT_FIELDS}
-    fixed |= {name for config in record.configs for name in config_fields(config)}
-    params = {
-        name: f"param_{name}" if name in fixed else name for name in param_names(record.results)
-    }
-    rows = [_row(row, configs[row.config], letters.get(row.key), params) for row in record.results]
+    params = {name: _param_column(name) for name in param_names(record.results)}
     out = io.StringIO()
-    writer = csv.DictWriter(out, rows[0] if rows else sorted(fixed), lineterminator="\n")
+    columns = [*CONFIG_FIELDS, "op", *params.values(), *FOUND_FIELDS, *RESULT_FIELDS]
+    writer = csv.DictWriter(out, columns, lineterminator="\n")
     writer.writeheader()
-    writer.writerows(rows)
+    for row in record.results:
+        writer.writerow(_row(row, configs[row.config], letters.get(row.key), params))
     return out.getvalue()
+
+
+def _param_column(name: str) -> str:
+    taken = {*CONFIG_FIELDS, "op", *FOUND_FIELDS, *RESULT_FIELDS}
+    return ascii_line(f"param_{name}" if name in taken else name)
 
 
 def _row(

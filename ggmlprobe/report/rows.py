@@ -65,14 +65,17 @@ def varying_config_columns(configs: Sequence[Config]) -> list[str]:
     return names
 
 
+CONFIG_FIELDS: dict[str, Callable[[Config], Any]] = {
+    "library_version": lambda config: config.library.version,
+    "library_commit": lambda config: config.library.commit,
+    "device": lambda config: config.device.name,
+    "buft": lambda config: config.buft,
+    "threads": lambda config: config.threads,
+    "threads_batch": lambda config: config.threads_batch,
+    "env": lambda config: config.env,
+}
+
+
 def config_fields(config: Config) -> dict[str, Any]:
     """What a row of a flat format says of its config."""
-    return {
-        "library_version": config.library.version,
-        "library_commit": config.library.commit,
-        "device": config.device.name,
-        "buft": config.buft,
-        "threads": config.threads,
-        "threads_batch": config.threads_batch,
-        "env": config.env,
-    }
+    return {name: value(config) for name, value in CONFIG_FIELDS.items()}
