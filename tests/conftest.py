@@ -1,0 +1,89 @@
+"""Libraries that tests run on: the one under test, and builds of other origin and age."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tarfile
+import tempfile
+import zipfile
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from ggmlprobe.ggml.find import find
+from ggmlprobe.ggml.library import Library
+
+# name: (registry, package, version, path inside it to give as --lib)
+FOREIGN = {
+    "wheel": ("pip", "libggml-python", "0.20.2.post1", "libggml/lib64"),
+    "hashed": ("pip", "pywhispercpp", "1.5.1", "pywhispercpp.libs"),
+    "plugins": ("npm", "@node-llama-cpp/linux-x64", "3.22.1", "package/bins/linux-x64"),
+    "plugins-0.9": ("npm", "@node-llama-cpp/linux-x64", "3.14.0", "package/bins/linux-x64"),
+    "static": ("npm", "@fugood/node-llama-linux-x64", "1.7.15", "package/index.node"),
+}
+# Older than the device registry: to be refused, with the reason.
+TOO_OLD = ("npm", "@node-llama-cpp/linux-x64", "3.1.1", "package/bins/linux-x64")
+
+PIP = ["download", "--quiet", "--no-deps", "--only-binary", ":all:"]
+# One exact file whatever interpreter runs the tests: the library inside does not depend on it.
+PIP += ["--implementation", "cp", "--python-version", "3.11", "--abi", "cp311"]
+PIP += ["--platform", "manylinux_2_28_x86_64"]
+
+
+def _command(registry: str, package: str, version: str) -> list[str]:
+    if registry == "npm":
+        return [shutil.which("npm") or "npm", "pack", "--silent", f"{package}@{version}"]
+    return [sys.executable, "-m", "pip", *PIP, f"{package}=={version}"]
+
+
+def _unpack(archive: Path, target: Path) -> None:
+    if archive.suffix == ".whl":
+        with zipfile.ZipFile(archive) as wheel:
+            wheel.extractall(target)
+        return
+    with tarfile.open(archive) as tar:
+        tar.extractall(target)
+
+
+def fetch(source: Sequence[str]) -> Path:
+    """Return a package's library folder from the cache, downloaded if it is not there."""
+    registry, package, version, inside = source
+    base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    cache = Path(base) / "ggmlprobe-tests"
+    cache.mkdir(parents=True, exist_ok=True)
+    target = cache / f"{package.strip('@').replace('/', '-')}-{version}"
+    if not target.exists():
+        with tempfile.TemporaryDirectory(dir=cache) as folder:
+            subprocess.run(_command(registry, package, version), cwd=folder, check=True)
+            (archive,) = Path(folder).iterdir()
+            _unpack(archive, Path(folder) / "unpacked")
+            (Path(folder) / "unpacked").rename(target)
+    return target / inside
+
+
+@pytest.fixture(scope="session")
+def lib_path() -> str:
+    """Return the library under test: GGMLPROBE_TEST_LIB, else the packaged build."""
+    return os.environ.get("GGMLPROBE_TEST_LIB") or str(find(None, {}).directory)
+
+
+@pytest.fixture(scope="session")
+def library(lib_path: str) -> Library:
+    """Return the library under test, loaded into this process."""
+    return Library.load(find(lib_path, {}))
+
+
+@pytest.fixture(scope="session")
+def foreign_libs() -> dict[str, Path]:
+    """Return libggml of other origin and age by kind, each to be loaded in a process of its own."""
+    return {name: fetch(source) for name, source in FOREIGN.items()}
+
+
+@pytest.fixture(scope="session")
+def too_old_lib() -> Path:
+    """Return a libggml of October 2024."""
+    return fetch(TOO_OLD)

@@ -1,0 +1,132 @@
+"""The same code on builds of different version, age and layout, each in a process of its own."""
+
+from __future__ import annotations
+
+import json
+import platform
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+EXERCISE = Path(__file__).parent / "exercise.py"
+VERSIONS = {
+    "wheel": "0.20.2",
+    "hashed": "0.13.1",
+    "plugins": "0.25.1",
+    "plugins-0.9": "0.9.4",
+    "static": "0.18.0",
+}
+
+x86_64 = pytest.mark.skipif(
+    platform.machine() != "x86_64" or sys.platform != "linux", reason="the packages are Linux x86-64"
+)
+
+
+def exercise(lib: str | Path, *before: Path) -> dict[str, Any]:
+    done = subprocess.run(
+        [sys.executable, str(EXERCISE), str(lib), *map(str, before)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    seen: dict[str, Any] = json.loads(done.stdout)
+    return seen
+
+
+def assert_sound(seen: dict[str, Any]) -> None:
+    types = seen["types"]
+    sizes = {name: (t["id"], t["blck_size"], t["type_size"]) for name, t in types.items()}
+    # ids and block layouts are part of the GGUF file format
+    assert sizes["f32"] == (0, 1, 4)
+    assert sizes["q8_0"] == (8, 32, 34)
+    assert sizes["q4_K"] == (12, 256, 144)
+    assert sizes["bf16"] == (30, 1, 2)
+    # behind two gaps of removed types
+    assert sizes["mxfp4"] == (39, 32, 17)
+    assert not types["f16"]["quantized"]
+    assert types["q4_K"]["quantized"]
+    assert all(name.isidentifier() for name in types)
+    assert len({t["id"] for t in types.values()}) == len(types)
+    assert "CPU" in [device["type"] for device in seen["devices"]]
+    assert seen["round_trip"]["q8_0"] < 1e-4 < seen["round_trip"]["q4_0"] < 1e-2
+    assert seen["round_trip"]["q4_K"] < 1e-2
+    assert seen["round_trip"]["iq4_xs"] < 1e-2
+    assert seen["round_trip"]["f16"] < 1e-6 < seen["round_trip"]["bf16"] < 1e-5
+    assert seen["product"] < 5e-4
+
+
+def test_library_under_test(lib_path: str) -> None:
+    assert_sound(exercise(lib_path))
+
+
+@x86_64
+@pytest.mark.parametrize("kind", VERSIONS)
+def test_foreign_build(kind: str, foreign_libs: dict[str, Path]) -> None:
+    seen = exercise(foreign_libs[kind])
+    assert_sound(seen)
+    assert seen["version"] == VERSIONS[kind]
+
+
+@x86_64
+def test_types_follow_the_build_not_a_list(foreign_libs: dict[str, Path]) -> None:
+    old, new = exercise(foreign_libs["plugins-0.9"]), exercise(foreign_libs["plugins"])
+    # nvfp4 and q1_0 came between these two versions
+    assert {"nvfp4", "q1_0"} <= new["types"].keys() - old["types"].keys()
+    assert old["types"].keys() <= new["types"].keys()
+
+
+@x86_64
+def test_a_plug_in_file_chooses_the_variant(foreign_libs: dict[str, Path]) -> None:
+    folder = foreign_libs["plugins"]
+    plain = exercise(folder / "libggml-cpu-x64.so")
+    assert_sound(plain)
+    (cpu,) = plain["devices"]
+    assert "AVX" not in cpu["features"]
+    assert "SSSE3" in exercise(folder / "libggml-cpu-sse42.so")["devices"][0]["features"]
+
+
+@x86_64
+def test_too_old_is_said_in_one_line(too_old_lib: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, str(EXERCISE), str(too_old_lib)], capture_output=True, text=True, check=False
+    )
+    last = done.stderr.strip().splitlines()[-1]
+    assert done.returncode != 0
+    assert "SymbolMissing" in last
+    assert "too old" in last
+    assert "give a build from" in last
+
+
+WRONG_SGEMM = """
+#include <stdbool.h>
+#include <stdint.h>
+bool llamafile_sgemm(const void * params, int64_t m, int64_t n, int64_t k, const void * A,
+    int64_t lda, const void * B, int64_t ldb, void * C, int64_t ldc, int ta, int tb, int tc) {
+    (void) params; (void) k; (void) A; (void) lda; (void) B; (void) ldb; (void) ta; (void) tb; (void) tc;
+    for (int64_t j = 0; j < n; j++)
+        for (int64_t i = 0; i < m; i++)
+            ((float *) C)[j * ldc + i] = 12345.0f;
+    return true;
+}
+"""
+
+
+def test_check_catches_a_wrong_kernel(lib_path: str, tmp_path: Path) -> None:
+    source, interposer = tmp_path / "wrong.c", tmp_path / "wrong.so"
+    source.write_text(WRONG_SGEMM)
+    subprocess.run(["cc", "-shared", "-fPIC", "-o", interposer, source], check=True)
+    done = subprocess.run(
+        [sys.executable, str(EXERCISE), lib_path, str(interposer)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    last = done.stderr.strip().splitlines()[-1]
+    assert done.returncode != 0
+    assert "LibraryBroken" in last
+    assert "MUL_MAT f32" in last
+    assert "row 0, column 0 is 12345 and must be" in last
