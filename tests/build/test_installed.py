@@ -1,4 +1,4 @@
-"""The installed package: one real file per library, relative search paths, symbols, a true stamp."""
+"""The installed package: one real file per library, relative paths, symbols, a true stamp."""
 
 from __future__ import annotations
 
