@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ctypes.util
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -29,6 +31,14 @@ def test_missing_compiler(cmake, variable, name, package):
     assert f"apt install {package}" in line
 
 
+def test_no_compiler_at_all(cmake, tmp_path):
+    for tool in ("cmake", "ninja", "make", "uname"):
+        if path := shutil.which(tool):
+            (tmp_path / tool).symlink_to(path)
+    line = error_line(cmake(PATH=str(tmp_path), CC="", CXX=""))
+    assert "no C compiler; install one" in line
+
+
 def test_compiler_option_that_is_not_there(cmake):
     line = error_line(cmake("CMAKE_CXX_COMPILER=/nonexistent/compiler"))
     assert "give the path of a C++ compiler" in line
@@ -38,6 +48,25 @@ def test_cuda_without_nvcc(cmake):
     line = error_line(cmake("GGML_CUDA=ON", CUDACXX="/nonexistent/nvcc"))
     assert "needs nvcc" in line
     assert "CUDACXX" in line
+
+
+def test_cuda_without_cublas(cmake, tmp_path):
+    """A toolkit of nvcc, headers and runtime alone, as some distributions split it."""
+    if ctypes.util.find_library("cublas"):
+        pytest.skip("the system has cuBLAS")
+    toolkit = tmp_path / "cuda"
+    for directory in ("bin", "include", "lib64"):
+        (toolkit / directory).mkdir(parents=True)
+    release = "echo 'Cuda compilation tools, release 13.0, V13.0.88'"
+    (toolkit / "bin" / "nvcc").write_text(f"#!/bin/sh\n{release}\necho '#$ TOP={toolkit}'\n")
+    (toolkit / "bin" / "nvcc").chmod(0o755)
+    (toolkit / "include" / "cuda_runtime.h").write_text("#define CUDART_VERSION 13000\n")
+    (toolkit / "lib64" / "libcudart.so").write_text("")
+    options = [f"CUDAToolkit_ROOT={toolkit}", "CUDA_cublas_LIBRARY=CUDA_cublas_LIBRARY-NOTFOUND"]
+    python = f"Python_EXECUTABLE={sys.executable}"
+    line = error_line(cmake("GGML_CUDA=ON", *options, python, CUDACXX=str(toolkit / "bin/nvcc")))
+    assert "needs cuBLAS 13" in line
+    assert "pip install 'nvidia-cublas==13.0.*'" in line
 
 
 def test_source_dir_that_does_not_exist(cmake):
