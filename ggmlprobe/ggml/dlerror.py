@@ -29,7 +29,9 @@ _VERSION = re.compile(
     r"version [`'](?P<version>\w+_[\w.]+)' not found(?: \(required by (?P<by>[^)]+)\))?"
 )
 _UNDEFINED = re.compile(r"undefined symbol: (?P<symbol>[^\s,]+)")
-_NO_LIBRARY = re.compile(r"invalid ELF|file too short|not a dynamic|cannot dynamically load")
+_NO_LIBRARY = re.compile(
+    r"invalid ELF|file too short|not a dynamic|cannot read file data|cannot dynamically load"
+)
 
 # How to get a library that dlopen did not find; the first pattern that fits its name holds.
 _FIXES = [
@@ -94,6 +96,12 @@ def wrong_image(path: str, found: Image, system: str, machine: str) -> str | Non
     if found.machine and found.machine != here:
         return f"{path} is for {found.machine} and this machine is {here}; give a build for {here}"
     return None
+
+
+def bare(message: str) -> str:
+    """Return dlerror's own text out of what cffi makes of it."""
+    text = message.partition(".  Additionally, ctypes")[0]
+    return text.partition("': ")[2] or text
 
 
 def missing_name(message: str) -> str | None:

@@ -128,14 +128,16 @@ def dequantize(
     if data.dtype != np.uint8 or data.ndim != 2 or data.shape[1] != size:
         raise UsageError(f"data of {type_name} rows with k={k} must be uint8 [r, {size}]")
     plain = np.ascontiguousarray(data)
+    values: NDArray[np.float32]
     if type_name == "f32":
-        return plain.view(np.float32).copy()
-    if type_name == "f16":
-        return plain.view(np.float16).astype(np.float32)
-    if type_name == "bf16":
-        bits = plain.view(np.uint16).astype(np.uint32) << np.uint32(16)
-        return np.asarray(bits).view(np.float32)
-    return _get_rows(lib, type_name, plain, k)
+        values = plain.view(np.float32).copy()
+    elif type_name == "f16":
+        values = plain.view(np.float16).astype(np.float32)
+    elif type_name == "bf16":
+        values = (plain.view(np.uint16).astype(np.uint32) << 16).view(np.float32)
+    else:
+        values = _get_rows(lib, type_name, plain, k)
+    return values
 
 
 def _get_rows(lib: Library, type_name: str, data: NDArray[np.uint8], k: int) -> NDArray[np.float32]:

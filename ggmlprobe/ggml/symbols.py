@@ -57,8 +57,7 @@ def _dlopen(path: Path, flags: int) -> Any:
         try:
             return ffi.dlopen(str(path), flags)
         except OSError as error:
-            # cffi puts "cannot load library '...': " before dlerror's text.
-            message = str(error).partition("': ")[2] or str(error)
+            message = dlerror.bare(str(error))
         beside = path.parent / Path(dlerror.missing_name(message) or "").name
         if beside.name in tried or not beside.is_file() or beside == path:
             raise LibraryBroken(dlerror.explain(str(path), message, platform.libc_ver()[1]))

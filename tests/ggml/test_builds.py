@@ -21,7 +21,8 @@ VERSIONS = {
 }
 
 x86_64 = pytest.mark.skipif(
-    platform.machine() != "x86_64" or sys.platform != "linux", reason="the packages are Linux x86-64"
+    platform.machine() != "x86_64" or sys.platform != "linux",
+    reason="the packages are Linux x86-64",
 )
 
 
@@ -92,7 +93,10 @@ def test_a_plug_in_file_chooses_the_variant(foreign_libs: dict[str, Path]) -> No
 @x86_64
 def test_too_old_is_said_in_one_line(too_old_lib: Path) -> None:
     done = subprocess.run(
-        [sys.executable, str(EXERCISE), str(too_old_lib)], capture_output=True, text=True, check=False
+        [sys.executable, str(EXERCISE), str(too_old_lib)],
+        capture_output=True,
+        text=True,
+        check=False,
     )
     last = done.stderr.strip().splitlines()[-1]
     assert done.returncode != 0
@@ -106,7 +110,6 @@ WRONG_SGEMM = """
 #include <stdint.h>
 bool llamafile_sgemm(const void * params, int64_t m, int64_t n, int64_t k, const void * A,
     int64_t lda, const void * B, int64_t ldb, void * C, int64_t ldc, int ta, int tb, int tc) {
-    (void) params; (void) k; (void) A; (void) lda; (void) B; (void) ldb; (void) ta; (void) tb; (void) tc;
     for (int64_t j = 0; j < n; j++)
         for (int64_t i = 0; i < m; i++)
             ((float *) C)[j * ldc + i] = 12345.0f;

@@ -1,0 +1,196 @@
+"""Which files are chosen from names alone, and where they are looked for."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from ggmlprobe.errors import LibraryNotFound
+from ggmlprobe.ggml import find as module
+from ggmlprobe.ggml.find import choose, find, part_of
+
+
+@pytest.mark.parametrize(
+    ("name", "part"),
+    [
+        ("libggml.so", ""),
+        ("libggml.so.0.25.3", ""),
+        ("libggml.v0.5.0.so", ""),
+        ("libggml.b6673.so", ""),
+        ("libggml.0.dylib", ""),
+        ("ggml.dll", ""),
+        ("libggml-684d824a.so.0.13.1", ""),
+        ("libggml-base.so.0", "base"),
+        ("libggml-base.0.9.4.dylib", "base"),
+        ("libggml-base-319ad4fb.so.0.13.1", "base"),
+        ("libggml-cpu.so", "cpu"),
+        ("libggml-cpu-haswell.so", "cpu-haswell"),
+        ("libggml-cpu-android_armv8.2_1.so", "cpu-android_armv8.2_1"),
+        ("ggml-cuda.dll", "cuda"),
+        ("libggmlx.so", None),
+        ("libggml.a", None),
+        ("ggml.h", None),
+        ("libllama.so", None),
+    ],
+)
+def test_part_of(name: str, part: str | None) -> None:
+    assert part_of(name) == part
+
+
+@pytest.mark.parametrize(
+    ("names", "files", "backends"),
+    [
+        (
+            # llama.cpp build/bin: links of one library by three names
+            [
+                *("libggml.so", "libggml.so.0", "libggml-cpu.so.0", "libggml-cpu.so"),
+                *("libggml-base.so", "libllama.so", "llama-cli", "libggml-base.so.0.25.3"),
+            ],
+            ("libggml-base.so", "libggml-cpu.so", "libggml.so"),
+            (),
+        ),
+        (
+            # plug-ins and an odd main name; nothing links the CPU backend
+            [
+                *("libggml.v0.5.0.so", "libggml-cpu-x64.so", "libggml-cpu-zen4.so"),
+                *("libggml-base.so", "libllama.v0.5.0.so", "llama-addon.node"),
+            ],
+            ("libggml-base.so", "libggml.v0.5.0.so"),
+            ("libggml-cpu-x64.so", "libggml-cpu-zen4.so"),
+        ),
+        (
+            # names a wheel repair tool made
+            [
+                *("libggml-684d824a.so.0.13.1", "libggml-cpu-67036419.so.0.13.1"),
+                *("libgomp-e985bcbb.so.1.0.0", "libggml-base-319ad4fb.so.0.13.1"),
+            ],
+            (
+                "libggml-base-319ad4fb.so.0.13.1",
+                "libggml-cpu-67036419.so.0.13.1",
+                "libggml-684d824a.so.0.13.1",
+            ),
+            (),
+        ),
+        (
+            ["ggml-base.dll", "ggml.dll", "ggml-cpu.dll"],
+            ("ggml-base.dll", "ggml-cpu.dll", "ggml.dll"),
+            (),
+        ),
+        (
+            ["libggml.dylib", "libggml-base.dylib", "libggml-metal.dylib", "libggml-cpu.dylib"],
+            ("libggml-base.dylib", "libggml-cpu.dylib", "libggml.dylib"),
+            ("libggml-metal.dylib",),
+        ),
+        # before ggml was split
+        (["libggml.so", "libllama.so"], ("libggml.so",), ()),
+        # everything in one file
+        (["libllama.so", "README.md"], ("libllama.so",), ()),
+        (["index.node", "package.json"], ("index.node",), ()),
+        (["libm.so.6", "notes.txt"], (), ()),
+    ],
+)
+def test_choose(names: list[str], files: tuple[str, ...], backends: tuple[str, ...]) -> None:
+    for order in (names, names[::-1]):
+        choice = choose(order)
+        assert choice.files == files
+        assert choice.backends == backends
+
+
+def touch(folder: Path, *names: str) -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in names:
+        (folder / name).touch()
+    return folder
+
+
+def test_folder_and_the_usual_folders_below_it(tmp_path: Path) -> None:
+    folder = touch(tmp_path / "build" / "bin", "libggml.so", "libggml-base.so")
+    for given in (tmp_path, tmp_path / "build", folder):
+        found = find(str(given), {})
+        assert found.origin == "--lib"
+        assert found.directory == folder
+        assert found.files == (folder / "libggml-base.so", folder / "libggml.so")
+        assert found.plugin_dir is None
+
+
+def test_plug_in_folder_is_named(tmp_path: Path) -> None:
+    touch(tmp_path, "libggml.so", "libggml-base.so", "libggml-cpu-x64.so")
+    assert find(str(tmp_path), {}).plugin_dir == tmp_path
+
+
+def test_file_brings_its_family(tmp_path: Path) -> None:
+    touch(tmp_path, "libggml.so", "libggml-base.so", "libggml-cpu.so", "libggml.v0.5.0.so")
+    whole = (tmp_path / "libggml-base.so", tmp_path / "libggml-cpu.so")
+    assert find(str(tmp_path / "libggml-base.so"), {}).files == (*whole, tmp_path / "libggml.so")
+    odd = find(str(tmp_path / "libggml.v0.5.0.so"), {})
+    assert odd.files == (*whole, tmp_path / "libggml.v0.5.0.so")
+
+
+def test_plug_in_file_is_the_one_loaded(tmp_path: Path) -> None:
+    touch(tmp_path, "libggml.so", "libggml-base.so", "libggml-cpu-x64.so", "libggml-cpu-zen4.so")
+    found = find(str(tmp_path / "libggml-cpu-x64.so"), {})
+    assert found.files == (tmp_path / "libggml-base.so", tmp_path / "libggml.so")
+    assert found.plugins == (tmp_path / "libggml-cpu-x64.so",)
+    assert found.plugin_dir is None
+
+
+def test_any_other_file_stands_alone(tmp_path: Path) -> None:
+    touch(tmp_path, "whole.so", "libggml.so")
+    assert find(str(tmp_path / "whole.so"), {}).files == (tmp_path / "whole.so",)
+
+
+def test_order_of_places(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    given = touch(tmp_path / "given", "libggml.so")
+    environment = touch(tmp_path / "environment", "libggml.so")
+    packaged = touch(tmp_path / "packaged", "libggml.so")
+    package = tmp_path / "site" / "llama_cpp"
+    installed = touch(package / "lib", "libggml.so")
+    # looked at, never imported
+    (package / "__init__.py").write_text("raise RuntimeError('imported')")
+    monkeypatch.syspath_prepend(str(tmp_path / "site"))
+    monkeypatch.setattr(module, "PACKAGED", packaged)
+    environ = {"GGMLPROBE_LIB": str(environment)}
+
+    def place(lib: str | None, environ: dict[str, str]) -> tuple[str, Path]:
+        found = find(lib, environ)
+        return found.origin, found.directory
+
+    assert place(str(given), environ) == ("--lib", given)
+    assert place(None, environ) == ("GGMLPROBE_LIB", environment)
+    assert place(None, {"GGMLPROBE_LIB": ""}) == ("packaged", packaged)
+    monkeypatch.setattr(module, "PACKAGED", tmp_path / "none")
+    assert place(None, {}) == ("llama_cpp", installed)
+
+
+def one_line(error: pytest.ExceptionInfo[LibraryNotFound]) -> str:
+    text = str(error.value)
+    assert "\n" not in text
+    return text
+
+
+def test_nothing_there_is_said_with_the_fix(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with pytest.raises(LibraryNotFound) as error:
+        find(str(tmp_path / "absent"), {})
+    assert "no such file or folder; give the folder" in one_line(error)
+    touch(tmp_path, "notes.txt")
+    with pytest.raises(LibraryNotFound) as error:
+        find(str(tmp_path), {})
+    assert "no libggml in this folder" in one_line(error)
+    with pytest.raises(LibraryNotFound) as error:
+        find(None, {"GGMLPROBE_LIB": str(tmp_path)})
+    assert one_line(error).startswith("GGMLPROBE_LIB ")
+    monkeypatch.setattr(module, "PACKAGED", tmp_path / "none")
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pytest.raises(LibraryNotFound) as error:
+        find(None, {})
+    assert "--lib or GGMLPROBE_LIB" in one_line(error)
+
+
+def test_home_is_expanded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME" if os.name == "posix" else "USERPROFILE", str(tmp_path))
+    touch(tmp_path / "build", "libggml.so")
+    assert find("~/build", {}).directory == tmp_path / "build"
