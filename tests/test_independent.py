@@ -1,12 +1,13 @@
-"""The verdicts against a C program that shares no code with the package: memcmp, width by width."""
+"""Verdicts and hashes against a C program that shares no code with the package."""
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import subprocess
 import sys
-from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -15,11 +16,19 @@ SOURCE = Path(__file__).parent / "c" / "invariance_check.c"
 WIDTHS = [1, 2, 3, 4, 5, 6, 7, 8, 9, 16]
 SEED = 28111
 
-Columns = dict[int, list[int]]
+Environment = dict[str, str] | None
+
+
+@dataclass(frozen=True)
+class Seen:
+    """Per width, the columns that differ and the tokens' hashes (width 1: of all tokens alone)."""
+
+    columns: dict[int, list[int]]
+    hashes: dict[int, list[str]]
 
 
 @pytest.fixture(scope="session")
-def invariance_check(lib_path: str | Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def invariance_check(lib_path: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """tests/c/invariance_check.c, linked with the library under test."""
     directory = Path(lib_path)
     missing = [n for n in ("libggml.so", "libggml-base.so") if not (directory / n).exists()]
@@ -32,37 +41,46 @@ def invariance_check(lib_path: str | Path, tmp_path_factory: pytest.TempPathFact
     return program
 
 
-def columns_by_check(
-    program: Path, *arguments: object, env: dict[str, str] | None = None
-) -> Columns:
-    """Differing columns per width as the C program prints them."""
-    command = [str(program), *map(str, arguments), *map(str, WIDTHS)]
+def by_check(program: Path, *arguments: object, env: Environment = None) -> Seen:
+    """What the C program sees: columns by memcmp, hashes from the outputs it dumps."""
+    dump = program.with_name("dump")
+    command = [str(program), str(dump), *map(str, arguments), *map(str, WIDTHS)]
     run = subprocess.run(command, capture_output=True, text=True, check=True, env=env)
     lines = [line.split(":") for line in run.stdout.splitlines()]
-    return {int(width): [int(t) for t in columns.split()] for width, columns in lines}
+    columns = {int(width): [int(t) for t in tokens.split()] for width, tokens in lines}
+    data = dump.read_bytes()
+    size = len(data) // (max(WIDTHS) + sum(WIDTHS))
+    tokens = [data[at : at + size] for at in range(0, len(data), size)]
+    alone, tokens = tokens[: max(WIDTHS)], tokens[max(WIDTHS) :]
+    hashes = {}
+    for width in WIDTHS:
+        block, tokens = tokens[:width], tokens[width:]
+        hashes[width] = [
+            hashlib.blake2b(token, digest_size=8).hexdigest()
+            for token in (alone if width == 1 else block)
+        ]
+    return Seen(columns, hashes)
 
 
-def columns_by_probe(
-    lib: str | Path, threads: int, *arguments: str, env: dict[str, str] | None = None
-) -> Columns:
-    """Differing columns per width as `ggmlprobe op` reports them."""
+def by_probe(lib: str, threads: int, *arguments: object, env: Environment = None) -> Seen:
+    """What `ggmlprobe op` reports."""
     command = [
-        sys.executable, "-m", "ggmlprobe", "op", *arguments,
+        sys.executable, "-m", "ggmlprobe", "op", *map(str, arguments),
         "--widths", ",".join(map(str, WIDTHS)), "--threads", str(threads),
         "--threads-batch", str(threads), "--seeds", str(SEED), "--device", "CPU",
-        "-o", "json", "--lib", str(lib),
+        "-o", "json", "--lib", lib,
     ]  # fmt: skip
     run = subprocess.run(command, capture_output=True, text=True, check=False, env=env)
     assert run.returncode in (0, 1), run.stderr
     results = json.loads(run.stdout)["results"]
     for result in results:
         assert [seed["seed"] for seed in result["seeds"]] == [SEED]
-        assert result["verdict"] in ("INVARIANT", "MISMATCH", "PRECISION"), result["verdict"]
-    return {result["width"]: result["columns_differing"] for result in results}
-
-
-def shapes(command: str, values: Sequence[tuple[str, object]]) -> list[str]:
-    return [command, *(part for option, value in values for part in (option, str(value)))]
+        expected = ("MISMATCH", "PRECISION") if result["columns_differing"] else ("INVARIANT",)
+        assert result["verdict"] in expected
+    return Seen(
+        {result["width"]: result["columns_differing"] for result in results},
+        {result["width"]: result["seeds"][0]["hashes"] for result in results},
+    )
 
 
 @pytest.mark.parametrize("threads", [1, 2])
@@ -76,58 +94,52 @@ def shapes(command: str, values: Sequence[tuple[str, object]]) -> list[str]:
         ("q6_K", 1031, 2048),
     ],
 )
-def test_mul_mat_columns(
+def test_mul_mat(
     invariance_check: Path, lib_path: str, type_a: str, m: int, k: int, threads: int
 ) -> None:
-    expected = columns_by_check(invariance_check, "mul_mat", type_a, m, k, SEED, threads)
-    arguments = shapes("mul_mat", [("--type", type_a), ("--m", m), ("--k", k)])
-    assert columns_by_probe(lib_path, threads, *arguments) == expected
+    expected = by_check(invariance_check, "mul_mat", type_a, m, k, SEED, threads)
+    seen = by_probe(lib_path, threads, "mul_mat", "--type", type_a, "--m", m, "--k", k)
+    assert seen == expected
 
 
 @pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize(
-    ("hs", "heads", "kv_heads", "cells", "type_kv"),
+    ("hsk", "hsv", "heads", "kv_heads", "cells", "type_k", "type_v"),
     [
-        (128, 16, 4, 512, "f16"),
-        (128, 16, 4, 512, "q8_0"),
-        (128, 16, 4, 1024, "f16"),
-        (128, 16, 4, 1024, "q8_0"),
-        (64, 8, 8, 700, "f32"),
-        (256, 6, 1, 300, "q4_0"),
+        (128, 128, 16, 4, 512, "f16", "f16"),
+        (128, 128, 16, 4, 512, "q8_0", "q8_0"),
+        (128, 128, 16, 4, 1024, "f16", "f16"),
+        (128, 128, 16, 4, 1024, "q8_0", "q8_0"),
+        (64, 64, 8, 8, 700, "f32", "f32"),
+        (192, 128, 6, 1, 300, "q8_0", "f16"),
     ],
 )
-def test_flash_attn_columns(
-    invariance_check: Path, lib_path: str, hs: int, heads: int, kv_heads: int, cells: int,
-    type_kv: str, threads: int,
+def test_flash_attn(
+    invariance_check: Path, lib_path: str, hsk: int, hsv: int, heads: int, kv_heads: int,
+    cells: int, type_k: str, type_v: str, threads: int,
 ) -> None:  # fmt: skip
-    expected = columns_by_check(
-        invariance_check, "flash_attn", hs, hs, heads, kv_heads, cells, type_kv, type_kv, SEED,
-        threads,
+    shape = (hsk, hsv, heads, kv_heads, cells, type_k, type_v)
+    expected = by_check(invariance_check, "flash_attn", *shape, SEED, threads)
+    seen = by_probe(
+        lib_path, threads, "flash_attn", "--hsk", hsk, "--hsv", hsv, "--heads", heads,
+        "--kv-heads", kv_heads, "--kv", cells, "--type-k", type_k, "--type-v", type_v,
     )  # fmt: skip
-    arguments = shapes(
-        "flash_attn",
-        [
-            ("--hs", hs), ("--heads", heads), ("--kv-heads", kv_heads), ("--kv", cells),
-            ("--type-k", type_kv), ("--type-v", type_kv),
-        ],
-    )  # fmt: skip
-    assert columns_by_probe(lib_path, threads, *arguments) == expected
+    assert seen == expected
 
 
 @pytest.mark.parametrize("tiled", ["", "0"])
-def test_both_see_what_a_dispatch_switch_does(
-    invariance_check: Path, lib_path: str, tiled: str
-) -> None:
+def test_dispatch_switch(invariance_check: Path, lib_path: str, tiled: str) -> None:
     # ggml-cpu/tiled takes over at 8 columns unless this is 0.
-    env = {k: v for k, v in os.environ.items() if k != "GGML_CPU_TILED_MM"}
+    env = {name: value for name, value in os.environ.items() if name != "GGML_CPU_TILED_MM"}
     if tiled:
         env["GGML_CPU_TILED_MM"] = tiled
-    expected = columns_by_check(invariance_check, "mul_mat", "q4_K", 64, 512, SEED, 1, env=env)
-    arguments = shapes("mul_mat", [("--type", "q4_K"), ("--m", 64), ("--k", 512)])
-    assert columns_by_probe(lib_path, 1, *arguments, env=env) == expected
+    expected = by_check(invariance_check, "mul_mat", "q4_K", 64, 512, SEED, 1, env=env)
+    seen = by_probe(lib_path, 1, "mul_mat", "--type", "q4_K", "--m", 64, "--k", 512, env=env)
+    assert seen == expected
 
 
-def test_check_reports_the_widths_it_was_asked_for(invariance_check: Path) -> None:
-    columns = columns_by_check(invariance_check, "mul_mat", "f32", 8, 32, SEED, 1)
-    assert list(columns) == WIDTHS
-    assert columns[1] == []
+def test_check_tells_tokens_and_seeds_apart(invariance_check: Path) -> None:
+    seen = by_check(invariance_check, "mul_mat", "f32", 8, 32, SEED, 1)
+    other = by_check(invariance_check, "mul_mat", "f32", 8, 32, SEED + 1, 1)
+    assert list(seen.columns) == WIDTHS
+    assert len({*seen.hashes[1], *other.hashes[1]}) == 2 * max(WIDTHS)

@@ -1,9 +1,11 @@
 /* Does width W give each token the bits it has alone? Compared with memcmp, in plain C.
  *
- *   invariance_check mul_mat TYPE M K SEED THREADS WIDTH...
- *   invariance_check flash_attn HSK HSV HEADS KV_HEADS CELLS TYPE_K TYPE_V SEED THREADS WIDTH...
+ *   invariance_check DUMP mul_mat TYPE M K SEED THREADS WIDTH...
+ *   invariance_check DUMP flash_attn HSK HSV HEADS KV_HEADS CELLS TYPE_K TYPE_V SEED THREADS
+ *                    WIDTH...
  *
- * Prints a line per width: the width, a colon, and the columns that differ. Shares no code with the
+ * Prints a line per width: the width, a colon, and the columns that differ. The file DUMP gets the
+ * outputs as float32, token by token: all tokens alone, then each width's. Shares no code with the
  * Python package: it makes the same inputs and links the same library.
  * Build: cc invariance_check.c -o invariance_check -L DIR -lggml -lggml-base -Wl,-rpath,DIR -lm
  */
@@ -347,7 +349,14 @@ static void flash_attn_prepare(struct op * op, char ** argv) {
     op->x = normal(seed, "q", op->tokens * op->heads * op->hsk);
 }
 
-static void print_width(const struct op * op, const float * serial, int64_t width) {
+static void dump_tokens(FILE * dump, const struct op * op, const float * out, int64_t tokens) {
+    const size_t count = tokens * op->elements;
+    if (fwrite(out, sizeof(float), count, dump) != count) {
+        die("the outputs could not be written");
+    }
+}
+
+static void print_width(FILE * dump, const struct op * op, const float * serial, int64_t width) {
     const size_t bytes = op->elements * sizeof(float);
     float * wide = allocate(width * bytes);
     op->evaluate(op, 0, width, wide);
@@ -358,31 +367,37 @@ static void print_width(const struct op * op, const float * serial, int64_t widt
         }
     }
     printf("\n");
+    dump_tokens(dump, op, wide, width);
     free(wide);
 }
 
 int main(int argc, char ** argv) {
-    const bool mul_mat = argc > 1 && strcmp(argv[1], "mul_mat") == 0;
-    const bool flash_attn = argc > 1 && strcmp(argv[1], "flash_attn") == 0;
-    const int threads = mul_mat ? 6 : 10;
+    const bool mul_mat = argc > 2 && strcmp(argv[2], "mul_mat") == 0;
+    const bool flash_attn = argc > 2 && strcmp(argv[2], "flash_attn") == 0;
+    const int threads = mul_mat ? 7 : 11;
     if ((!mul_mat && !flash_attn) || argc <= threads + 1) {
         die("usage: see the head of invariance_check.c");
+    }
+    FILE * dump = fopen(argv[1], "wb");
+    if (dump == NULL) {
+        die("cannot write %s", argv[1]);
     }
     struct op op = { 0 };
     op.backend = cpu_backend((int) number(argv[threads]));
     for (int i = threads + 1; i < argc; i++) {
         op.tokens = number(argv[i]) > op.tokens ? number(argv[i]) : op.tokens;
     }
-    (mul_mat ? mul_mat_prepare : flash_attn_prepare)(&op, argv + 2);
+    (mul_mat ? mul_mat_prepare : flash_attn_prepare)(&op, argv + 3);
     float * serial = allocate(op.tokens * op.elements * sizeof(float));
     for (int64_t t = 0; t < op.tokens; t++) {
         op.evaluate(&op, t, 1, serial + t * op.elements);
     }
+    dump_tokens(dump, &op, serial, op.tokens);
     for (int i = threads + 1; i < argc; i++) {
-        print_width(&op, serial, number(argv[i]));
+        print_width(dump, &op, serial, number(argv[i]));
     }
     free(serial);
     free(op.x);
     ggml_backend_free(op.backend);
-    return 0;
+    return fclose(dump) == 0 ? 0 : 2;
 }
