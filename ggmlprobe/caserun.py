@@ -135,13 +135,16 @@ class CaseRun:
         return SeedResult(
             seed=seed, columns_differing=difference["columns"],
             elements_differing=difference["elements_differing"], max_ulp=difference["max_ulp"],
-            hashes=outcome["hashes"], repeats=outcome["serial_repeats"] and outcome["width_repeats"],
+            hashes=outcome["hashes"],
+            repeats=outcome["serial_repeats"] and outcome["width_repeats"],
         )  # fmt: skip
 
     def classes(self) -> CaseClasses | None:
         """Width classes of the widths that ran; None for a check, or without a serial reference."""
         signatures = {
-            width: [seed.hashes for seed in row.seeds] for width, row in self.results.items() if row.seeds
+            width: [seed.hashes for seed in row.seeds]
+            for width, row in self.results.items()
+            if row.seeds
         }
         serial = [self.outcomes.get((seed, 1)) for seed in self.seeds]
         if all(serial):

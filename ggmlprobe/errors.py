@@ -1,4 +1,4 @@
-"""Every failure a user can cause, each with its own class; the message is one line that says the fix."""
+"""Every failure a user can cause, one class each; the message is one line that says the fix."""
 
 from __future__ import annotations
 

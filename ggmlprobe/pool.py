@@ -46,7 +46,8 @@ class Pool:
 
     def rows(self, index: np.ndarray) -> np.ndarray:
         """Row data by row number of the tensor, which repeats the pool: uint8 [n, row size]."""
-        return self.data[index % len(self.data)]
+        picked: np.ndarray = self.data[index % len(self.data)]
+        return picked
 
     def layout(self, index: np.ndarray, row_size: int, chunk: int = 4096) -> Iterator[np.ndarray]:
         """`rows` a chunk at a time, each row padded with zeros to `row_size` bytes."""
@@ -84,7 +85,9 @@ def store_checked(path: Path, data: bytes) -> None:
 
 def library_identity(library: Library) -> str:
     """16 hex digits that change when any of the library's files does."""
-    seen = [(path.name, path.stat().st_size, path.stat().st_mtime_ns) for path in library.found.files]
+    seen = [
+        (path.name, path.stat().st_size, path.stat().st_mtime_ns) for path in library.found.files
+    ]
     named = repr((library.version, library.commit, seen)).encode()
     return hashlib.blake2b(named, digest_size=8).hexdigest()
 

@@ -64,7 +64,9 @@ def shapes(type_a: str, *mk: tuple[int, int]) -> Part:
     return Part("mul_mat", lists, ("m", "k"))
 
 
-def attention(hs: int, heads: int, kv_heads: int, cells: tuple[int, ...] = (4096,), **more: Any) -> Part:
+def attention(
+    hs: int, heads: int, kv_heads: int, cells: tuple[int, ...] = (4096,), **more: Any
+) -> Part:
     """FLASH_ATTN_EXT with f16 and q8_0 KV."""
     fixed = {"hsk": hs, "hsv": hs, "nh": kv_heads, "nr2": heads // kv_heads} | more
     lists = {"cells": cells, "type_K": KV_TYPES, "type_V": KV_TYPES}
@@ -87,7 +89,7 @@ REPORTED = (
     Preset(
         "pr-28108", "ggml-org/llama.cpp pull request 28108",
         "RTX 5080 Laptop (SM120): widths 1, 2 pass, 3, 4 fail, 6/12; with its change 12/12, "
-        "widths 3-4 15-17 % slower, width 1 unchanged. KV type and head size are not in the report.",
+        "widths 3-4 15-17 % slower, width 1 unchanged. The report names no KV type or head size.",
         (1, 2, 3, 4),
         tuple(
             Part(
@@ -108,7 +110,14 @@ REPORTED = (
     ),
 )  # fmt: skip
 
-DENSE_27B = ((17408, 5120), (5120, 17408), (10240, 5120), (5120, 6144), (1024, 5120), (248320, 5120))
+DENSE_27B = (
+    (17408, 5120),
+    (5120, 17408),
+    (10240, 5120),
+    (5120, 6144),
+    (1024, 5120),
+    (248320, 5120),
+)
 
 MODELS = (
     Preset(

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from ggmlprobe.ops import OPS
+from ggmlprobe.ops.mul_mat import MulMat
 from ggmlprobe.record import Config, Result
 from ggmlprobe.runner import Case, Runner
 from ggmlprobe.verdict import Verdict
@@ -71,7 +71,7 @@ EXPECTED = (
 
 def run(worker: Worker, config: Config) -> Iterator[tuple[Expected, bool]]:
     """Plant each fault; whether it led to exactly what it must."""
-    case = Case("mul_mat", OPS["mul_mat"](type_a="f32", m=16, k=1), WIDTHS)  # type: ignore[call-arg]
+    case = Case("mul_mat", MulMat(type_a="f32", m=16, k=1), WIDTHS)
     patience = worker.timeout
     for expected in EXPECTED:
         worker.timeout = HANG_TIMEOUT if expected.fault == "hang" else patience

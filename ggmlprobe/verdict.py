@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from enum import Enum
+from enum import StrEnum
 
 # Below this an NMSE is rounding noise of float32 sums, whatever their order. A sum of k terms taken
 # one after another has NMSE of about k * 2^-48 / 6: 1e-11 at k = 17408, under 1e-10 up to 160,000.
@@ -13,10 +13,8 @@ PRECISION_FLOOR = 1e-10
 PRECISION_RATIO = 10.0
 
 
-class Verdict(str, Enum):
-    """Outcomes in their precedence, highest first; a string with the value of its name."""
-
-    __str__ = str.__str__  # as StrEnum has it from Python 3.11 on
+class Verdict(StrEnum):
+    """Outcomes in their precedence, highest first."""
 
     CRASH = "CRASH"
     TIMEOUT = "TIMEOUT"

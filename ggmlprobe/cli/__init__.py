@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from typing import Any
+from typing import Any, NoReturn
 
 import click
 
@@ -14,17 +14,29 @@ from ggmlprobe.cli.preset import preset
 from ggmlprobe.cli.selftest import selftest
 from ggmlprobe.errors import ProbeError
 
+INTERRUPTED = 130
+
 
 class Group(click.Group):
-    """Turns the package's errors into one line on stderr and exit status 2."""
+    """Turns every error a user can cause into one line on stderr and exit status 2."""
 
-    def invoke(self, ctx: click.Context) -> Any:
-        """Run the command."""
+    def main(self, *args: Any, **kwargs: Any) -> Any:
+        """Run the command line."""
         try:
-            return super().invoke(ctx)
+            return super().main(*args, **{**kwargs, "standalone_mode": False})
         except ProbeError as error:
-            click.echo(f"ggmlprobe: {error}", err=True)
-            sys.exit(2)
+            self._end(str(error))
+        except click.UsageError as error:
+            where = error.ctx.command_path if error.ctx else "ggmlprobe"
+            self._end(f"{error.format_message()} (see {where} --help)")
+        except click.Abort:
+            sys.exit(INTERRUPTED)
+
+    @staticmethod
+    def _end(message: str) -> NoReturn:
+        line = " ".join(message.split())
+        click.echo(f"ggmlprobe: {line}", err=True)
+        sys.exit(2)
 
 
 @click.group(cls=Group, context_settings={"help_option_names": ["-h", "--help"]})

@@ -27,7 +27,7 @@ def device_lines(device: Event) -> list[str]:
     memory = f"{device['memory_free'] / GIB:.1f} of {device['memory_total'] / GIB:.1f} GiB free"
     features = " ".join(f"{name}={value}" for name, value in device["features"].items())
     return [
-        f"{device['name']}: {device['description']} ({device['type']}, {device['backend']}), {memory}",
+        f"{device['name']}: {device['description']} ({device['type']}), {memory}",
         f"  buffer types: {', '.join(device['bufts'])}",
         *([f"  features: {features}"] if features else []),
     ]

@@ -9,7 +9,14 @@ import click
 
 from ggmlprobe import plan
 from ggmlprobe.checks import CHECKS
-from ggmlprobe.cli.options import DEFAULT_WIDTHS, NAMES, RANGE, F, ProbeOptions, Range, probe_options
+from ggmlprobe.cli.options import (
+    DEFAULT_WIDTHS,
+    NAMES,
+    RANGE,
+    F,
+    ProbeOptions,
+    probe_options,
+)
 from ggmlprobe.cli.run import run_and_print
 from ggmlprobe.errors import UsageError
 from ggmlprobe.ops.activations import DISTRIBUTIONS
@@ -78,20 +85,46 @@ def activation_option(function: F) -> F:
 
 
 @op.command("mul_mat")
-@click.option("--type", "type_a", type=NAMES, default="q4_K", show_default=True,
-              help="Types of the weights, or all.")
-@click.option("--type-b", type=NAMES, default="f32", show_default=True,
-              help="Types of the activations.")
-@click.option("--m", type=RANGE, help="Rows of the weights [4096 with k 14336, and 14336 with 4096].")
+@click.option(
+    "--type",
+    "type_a",
+    type=NAMES,
+    default="q4_K",
+    show_default=True,
+    help="Types of the weights, or all.",
+)
+@click.option(
+    "--type-b", type=NAMES, default="f32", show_default=True, help="Types of the activations."
+)
+@click.option(
+    "--m", type=RANGE, help="Rows of the weights [4096 with k 14336, and 14336 with 4096]."
+)
 @click.option("--k", type=RANGE, help="Columns of the weights.")
 @click.option("--bs", type=Pair(2), default="1,1", show_default=True, help="Batch in dims 3, 4.")
-@click.option("--nr", type=Pair(2), default="1,1", show_default=True, help="Broadcast in dims 3, 4.")
-@click.option("--per", type=Pair(4), default="0,1,2,3", show_default=True,
-              help="Permutation of the dimensions.")
-@click.option("--k-v", type=click.IntRange(min=0), default=0, show_default=True,
-              help="k in memory, for a view; 0 for none.")
-@click.option("--prec", type=click.Choice(["default", "f32"]), default="default",
-              show_default=True, help="Precision the op asks for.")
+@click.option(
+    "--nr", type=Pair(2), default="1,1", show_default=True, help="Broadcast in dims 3, 4."
+)
+@click.option(
+    "--per",
+    type=Pair(4),
+    default="0,1,2,3",
+    show_default=True,
+    help="Permutation of the dimensions.",
+)
+@click.option(
+    "--k-v",
+    type=click.IntRange(min=0),
+    default=0,
+    show_default=True,
+    help="k in memory, for a view; 0 for none.",
+)
+@click.option(
+    "--prec",
+    type=click.Choice(["default", "f32"]),
+    default="default",
+    show_default=True,
+    help="Precision the op asks for.",
+)
 @activation_option
 @probe_options
 def mul_mat(
@@ -109,7 +142,8 @@ def mul_mat(
     fixed = {name: (value,) for name, value in single.items()}
 
     def cases_of(ready: Event) -> list[Case]:
-        types = {"type_a": expanded(type_a, ready), "type_b": tuple(type_b)}
+        types: dict[str, tuple[Any, ...]] = {"type_b": tuple(type_b)}
+        types["type_a"] = expanded(type_a, ready)
         shapes = [(tuple(m), tuple(k))] if m and k else [((4096,), (14336,)), ((14336,), (4096,))]
         return [
             case for ms, ks in shapes
@@ -121,19 +155,37 @@ def mul_mat(
 
 
 @op.command("mul_mat_id")
-@click.option("--type", "type_a", type=NAMES, default="q4_K", show_default=True,
-              help="Types of the experts, or all.")
-@click.option("--type-b", type=NAMES, default="f32", show_default=True,
-              help="Types of the activations.")
+@click.option(
+    "--type",
+    "type_a",
+    type=NAMES,
+    default="q4_K",
+    show_default=True,
+    help="Types of the experts, or all.",
+)
+@click.option(
+    "--type-b", type=NAMES, default="f32", show_default=True, help="Types of the activations."
+)
 @click.option("--m", type=RANGE, default="768", show_default=True, help="Rows of an expert.")
 @click.option("--k", type=RANGE, default="2048", show_default=True, help="Columns of an expert.")
 @click.option("--experts", "n_mats", type=RANGE, default="128", show_default=True, help="Experts.")
-@click.option("--used", "n_used", type=RANGE, default="8", show_default=True,
-              help="Experts a token goes to.")
-@click.option("--routing", type=NAMES, default="random", show_default=True,
-              help=f"How tokens choose: {', '.join(ROUTINGS)}.")
-@click.option("--broadcast/--no-broadcast", "b", default=True, show_default=True,
-              help="One activation for all experts of a token (up, gate), or each its own (down).")
+@click.option(
+    "--used", "n_used", type=RANGE, default="8", show_default=True, help="Experts a token goes to."
+)
+@click.option(
+    "--routing",
+    type=NAMES,
+    default="random",
+    show_default=True,
+    help=f"How tokens choose: {', '.join(ROUTINGS)}.",
+)
+@click.option(
+    "--broadcast/--no-broadcast",
+    "b",
+    default=True,
+    show_default=True,
+    help="One activation for all experts of a token (up, gate), or each its own (down).",
+)
 @activation_option
 @probe_options
 def mul_mat_id(options: ProbeOptions, type_a: Sequence[str], **given: Any) -> None:
@@ -201,7 +253,9 @@ def attention_cases(
         {"hsk": (k,), "hsv": (v,), "type_K": (tk,), "type_V": (tv,), "cells": cells} | fixed
         for k, v in sizes for tk, tv in types
     ]  # fmt: skip
-    cases = [case for each in lists for case in plan.product(op_name, each, options.widths or WIDTHS)]
+    cases = [
+        case for each in lists for case in plan.product(op_name, each, options.widths or WIDTHS)
+    ]
     return lambda ready: cases
 
 

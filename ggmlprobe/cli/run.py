@@ -8,6 +8,7 @@ import shlex
 import sys
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import click
@@ -18,10 +19,15 @@ from ggmlprobe.cli.progress import Progress
 from ggmlprobe.errors import UsageError
 from ggmlprobe.journal import Journal
 from ggmlprobe.record import (
-    SCHEMA_VERSION, CaseClasses, Header, Record, Result, collect_environment,
+    SCHEMA_VERSION,
+    CaseClasses,
+    Header,
+    Record,
+    Result,
+    collect_environment,
 )
 from ggmlprobe.runner import Case, Runner
-from ggmlprobe.verdict import FINDINGS
+from ggmlprobe.verdict import FINDINGS, Verdict
 from ggmlprobe.worker.protocol import Event, Spec
 from ggmlprobe.worker.supervisor import Worker
 
@@ -87,15 +93,32 @@ def run_and_print(
             options.resume or state_file(), header, resume=options.resume is not None
         ) as journal:
             finished = journal.partial.finished(RETRIED if options.retry else ())
-            runner = Runner({config.id: worker for config in configs}, options.seeds, finished, check)
+            runner = Runner(
+                {config.id: worker for config in configs}, options.seeds, finished, check
+            )
             record = collect(runner, header, cases, journal)
     finally:
         worker.stop()
+    record = replace(record, timing=runner.timing(cpu_seconds()))
     publish(record, options, files)
     if record.interrupted:
         click.echo(f"interrupted; go on with: --resume {journal.path}", err=True)
         sys.exit(INTERRUPTED)
-    sys.exit(int(any(row.verdict in FINDINGS for row in record.results)))
+    if options.resume is None:
+        journal.path.unlink(missing_ok=True)
+    sys.exit(exit_status(record))
+
+
+def exit_status(record: Record) -> int:
+    """1 where a row is a finding, else 0.
+
+    Raises:
+        UsageError: nothing ran; 0 cases is a failure, never a pass.
+    """
+    if all(row.verdict == Verdict.UNSUPPORTED for row in record.results):
+        why = next((row.detail for row in record.results if row.detail), "no rows")
+        raise UsageError(f"0 cases ran: {why}")
+    return int(any(row.verdict in FINDINGS for row in record.results))
 
 
 def collect(runner: Runner, header: Header, cases: list[Case], journal: Journal) -> Record:
@@ -122,15 +145,14 @@ def collect(runner: Runner, header: Header, cases: list[Case], journal: Journal)
     ran = {(row.config, row.case) for row in results}
     return Record(
         header.schema, header.command, header.configs, header.environment, results,
-        [row for key, row in classes.items() if key in ran], runner.timing(cpu_seconds()),
-        interrupted,
+        [row for key, row in classes.items() if key in ran], interrupted=interrupted,
     )  # fmt: skip
 
 
 def cpu_seconds() -> float:
-    """User and system time of this process; the child's is in what it told."""
-    own = resource.getrusage(resource.RUSAGE_SELF)
-    return own.ru_utime + own.ru_stime
+    """User and system time of this process and of the children that have ended."""
+    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(each.ru_utime + each.ru_stime for each in used)
 
 
 def publish(record: Record, options: ProbeOptions, files: dict[str, Path]) -> None:

@@ -108,12 +108,11 @@ class Library:
 
 
 def _stamp(path: Path) -> dict[str, str] | None:
-    """Return how a packaged build was made, lists joined by spaces."""
-    if not path.is_file():
+    """Return how a packaged build was made; None for a folder without its file, or with another."""
+    try:
+        raw = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
         return None
-    raw = json.loads(path.read_text(encoding="utf-8"))
-    joined = {
-        key: " ".join(map(str, value)) if isinstance(value, list) else value
-        for key, value in raw.items()
-    }
-    return {key: str(value) for key, value in joined.items()}
+    if not isinstance(raw, dict) or "ggml_version" not in raw:
+        return None
+    return {key: str(value) for key, value in raw.items() if value is not None}

@@ -1,4 +1,4 @@
-"""What attention with and without flash attention share: parameters, caches, mask, float64 truth."""
+"""What attention with and without flash attention share: parameters, caches, mask, truth."""
 
 from __future__ import annotations
 
@@ -79,9 +79,9 @@ class Attention:
         return self.nh * self.nr2
 
     @property
-    def scale(self) -> np.float32:
+    def scale(self) -> float:
         """1/sqrt(hsk), rounded as the C float that test-backend-ops passes."""
-        return np.float32(1.0) / np.sqrt(np.float32(self.hsk))
+        return float(np.float32(1.0) / np.sqrt(np.float32(self.hsk)))
 
     def _variables(self, width: int | None) -> dict[str, Any]:
         return {
@@ -166,8 +166,10 @@ class AttentionInputs:
                 start, count = (stream * op.cells + cell) * op.nh * hs, cells * op.nh * hs
                 part = cache[stream, cell : cell + cells]
                 if type_name == "f16":
-                    part[...] = inputs.normal_f16(seed, name, count, start).view(np.uint8).reshape(
-                        part.shape
+                    part[...] = (
+                        inputs.normal_f16(seed, name, count, start)
+                        .view(np.uint8)
+                        .reshape(part.shape)
                     )
                     continue
                 rows = inputs.normal(seed, name, count, start).reshape(-1, hs)
@@ -184,33 +186,34 @@ class AttentionInputs:
             data, hs, type_name = self.k, op.hsk, op.type_K
         rows = np.ascontiguousarray(data[stream, :, head])
         values = quants.dequantize(self.library, type_name, rows, hs).astype(np.float64)
-        return values[:, : op.hsv] if which == "v" else values
+        return np.asarray(values[:, : op.hsv] if which == "v" else values)
 
     def mask(self, first: int, count: int, dtype: type[np.floating]) -> np.ndarray:
-        """KQ mask of some tokens, 0 or the bias where visible, else -inf: [streams, count, n_kv]."""
+        """KQ mask of some tokens, 0 or bias where visible, else -inf: [streams, count, n_kv]."""
         span = slice(first, first + count)
         rows = np.where(self.visible[span], self.bias[span], -np.inf).astype(dtype)
-        return np.broadcast_to(rows, (self.op.streams, *rows.shape)).copy()
+        return np.repeat(rows[None], self.op.streams, axis=0)
 
     def reference(self) -> tuple[np.ndarray, np.ndarray]:
         """Float64 attention of all tokens and sum p |v|: [T, streams * heads * hsv] each."""
         op = self.op
-        shape = (self.tokens, op.streams, op.nh, op.nr2, op.hsv)
+        shape = (self.tokens, op.streams, op.nh, op.nr2 * op.hsv)
         out, magnitude = np.empty(shape), np.empty(shape)
         for stream in range(op.streams):
             for head in range(op.nh):
-                p = self._probabilities(stream, head)
+                p = self._probabilities(stream, head).reshape(-1, op.n_kv)
                 v = self._head(stream, head, "v")
-                out[:, stream, head] = p @ v
-                magnitude[:, stream, head] = p @ np.abs(v)
+                out[:, stream, head] = (p @ v).reshape(self.tokens, -1)
+                magnitude[:, stream, head] = (p @ np.abs(v)).reshape(self.tokens, -1)
         return out.reshape(self.tokens, -1), magnitude.reshape(self.tokens, -1)
 
     def _probabilities(self, stream: int, kv_head: int) -> np.ndarray:
         """Soft-max over the visible cells for the query heads of a KV head: [T, nr2, n_kv]."""
         op = self.op
         heads = slice(kv_head * op.nr2, (kv_head + 1) * op.nr2)
-        q = self.q[stream, :, heads].astype(np.float64)
-        logits = q @ self._head(stream, kv_head, "k").T * float(op.scale)
+        q = self.q[stream, :, heads].reshape(-1, op.hsk).astype(np.float64)
+        logits = (q @ self._head(stream, kv_head, "k").T) * op.scale
+        logits = logits.reshape(self.tokens, op.nr2, op.n_kv)
         if op.logit_softcap:
             logits = op.logit_softcap * np.tanh(logits / op.logit_softcap)
         slopes = alibi_slopes(op.heads, op.max_bias)[heads]
@@ -219,8 +222,8 @@ class AttentionInputs:
         sink = self.sinks[heads].astype(np.float64)[:, None] if op.sinks else np.float64(-np.inf)
         top = np.maximum(logits.max(-1, keepdims=True), sink)
         np.exp(np.subtract(logits, top, out=logits), out=logits)
-        logits /= logits.sum(-1, keepdims=True) + np.exp(sink - top)
-        return logits
+        p: np.ndarray = logits / (logits.sum(-1, keepdims=True) + np.exp(sink - top))
+        return p
 
 
 def alibi_slopes(heads: int, max_bias: float) -> np.ndarray:
@@ -230,4 +233,5 @@ def alibi_slopes(heads: int, max_bias: float) -> np.ndarray:
     floor = 2 ** int(math.log2(heads))
     m0, m1 = 2.0 ** (-max_bias / floor), 2.0 ** (-max_bias / 2.0 / floor)
     head = np.arange(heads)
-    return np.where(head < floor, m0 ** (head + 1), m1 ** (2.0 * (head - floor) + 1))
+    slopes: np.ndarray = np.where(head < floor, m0 ** (head + 1), m1 ** (2.0 * (head - floor) + 1))
+    return slopes

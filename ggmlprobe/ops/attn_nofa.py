@@ -34,7 +34,7 @@ class AttnNofa(Attention):
         """The three ops as test-backend-ops prints each."""
         batch, kv = (self.nh, self.streams), self.n_kv
         product = {"type_b": "f32", "n": width, "bs": batch, "nr": (self.nr2, 1)}
-        scale = 1.0 if self.logit_softcap else float(self.scale)
+        scale = 1.0 if self.logit_softcap else self.scale
         return " ".join([
             case_text("MUL_MAT", type_a=self.type_K, m=kv, k=self.hsk, **product),
             case_text(
@@ -84,7 +84,7 @@ class AttnNofaEvaluator:
         nodes = [kq, *self._capped(context, kq)]
         if op.mask:
             made["mask"] = context.new_tensor("f32", (op.n_kv, count, 1, op.streams), "mask")
-        scale = 1.0 if op.logit_softcap else float(op.scale)
+        scale = 1.0 if op.logit_softcap else op.scale
         p = context.op("soft_max_ext", nodes[-1], made.get("mask"), scale, float(op.max_bias))
         if op.sinks:
             made["sinks"] = context.new_tensor("f32", (op.heads,), "sinks")
@@ -99,7 +99,7 @@ class AttnNofaEvaluator:
         cap = float(self.op.logit_softcap)
         if not cap:
             return []
-        scaled = context.op("scale", kq, float(self.op.scale) / cap)
+        scaled = context.op("scale", kq, self.op.scale / cap)
         tanh = context.op("tanh", scaled)
         return [scaled, tanh, context.op("scale", tanh, cap)]
 

@@ -63,7 +63,7 @@ class FlashAttnEvaluator:
         q = context.permute(made["q"], (0, 2, 1, 3))
         out = context.op(
             "flash_attn_ext", q, k, v, made.get("mask"),
-            float(op.scale), float(op.max_bias), float(op.logit_softcap),
+            op.scale, float(op.max_bias), float(op.logit_softcap),
         )  # fmt: skip
         if op.sinks:
             made["sinks"] = context.new_tensor("f32", (op.heads,), "sinks")

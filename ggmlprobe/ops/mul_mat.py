@@ -13,7 +13,13 @@ from ggmlprobe.ggml.library import Library
 from ggmlprobe.ggml.tensor import Context, Tensor
 from ggmlprobe.ops.activations import Activations, check_distribution
 from ggmlprobe.ops.base import (
-    BlockGraph, Blocks, Session, case_text, nmse_bound, nondefault, opened,
+    BlockGraph,
+    Blocks,
+    Session,
+    case_text,
+    nmse_bound,
+    nondefault,
+    opened,
 )
 from ggmlprobe.ops.weights import Weights
 

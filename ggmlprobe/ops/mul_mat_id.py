@@ -14,7 +14,13 @@ from ggmlprobe.ggml.library import Library
 from ggmlprobe.ggml.tensor import Context, Tensor
 from ggmlprobe.ops.activations import Activations, check_distribution
 from ggmlprobe.ops.base import (
-    BlockGraph, Blocks, Session, case_text, nmse_bound, nondefault, opened,
+    BlockGraph,
+    Blocks,
+    Session,
+    case_text,
+    nmse_bound,
+    nondefault,
+    opened,
 )
 from ggmlprobe.ops.weights import Weights
 
@@ -29,7 +35,9 @@ def route(routing: str, seed: int, tokens: int, experts: int, used: int) -> np.n
     from the first quarter of the experts only, so that few experts take most tokens.
     """
     if routing == "shared":
-        return np.tile(inputs.permutation(seed, "routing", experts)[:used], (tokens, 1)).astype("i4")
+        return np.tile(inputs.permutation(seed, "routing", experts)[:used], (tokens, 1)).astype(
+            "i4"
+        )
     if routing == "disjoint":
         order = inputs.permutation(seed, "routing", experts)
         return order[np.arange(tokens * used).reshape(tokens, used) % experts].astype("i4")

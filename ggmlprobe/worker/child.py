@@ -1,4 +1,4 @@
-"""The child process: loads one libggml, runs cases, and tells hashes and statistics, not tensors."""
+"""The child process: loads one libggml, runs cases, tells hashes and statistics, not tensors."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ from ggmlprobe.ops.base import Op, Session
 from ggmlprobe.pool import PoolStore
 from ggmlprobe.worker.protocol import Event, Request, Spec
 
+GIB = 2**30
 ROW_ERRORS = (Unsupported, UsageError, OutOfMemory, MemoryError, ComputeFailed)
 
 
@@ -33,6 +34,11 @@ def failure(error: Exception) -> dict[str, str]:
     if isinstance(error, (OutOfMemory, MemoryError)):
         return {"verdict": "OOM", "detail": str(error) or "out of memory"}
     return {"verdict": "CRASH", "detail": str(error)}
+
+
+def tuples(params: dict[str, Any]) -> dict[str, Any]:
+    """JSON's lists as the tuples the ops' dataclasses hold."""
+    return {k: tuple(v) if isinstance(v, list) else v for k, v in params.items()}
 
 
 class Child:
@@ -83,15 +89,17 @@ class Child:
         """Run a case: an event for each (seed, width), then `done`."""
         self.say("begin", phase="inputs", seed=request.seeds[0], width=None)
         session = self.session(request)
+        before = session.backend.compute_seconds
         try:
-            op = OPS[request.op](**request.params)
+            op = OPS[request.op](**tuples(request.params))
             with self.evaluators(request, session, op) as (serial, block):
                 for seed in request.seeds:
                     self.run_seed(request, session, serial, block, seed)
         except ROW_ERRORS as error:
             self.say("failed", seed=None, width=None, **failure(error))
         rss = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-        self.say("done", compute_seconds=session.backend.compute_seconds, peak_rss_bytes=rss)
+        spent = session.backend.compute_seconds - before
+        self.say("done", compute_seconds=spent, peak_rss_bytes=rss)
 
     @contextlib.contextmanager
     def evaluators(self, request: Request, session: Session, op: Op) -> Iterator[Any]:
@@ -100,7 +108,11 @@ class Child:
         needed = op.bytes_needed(self.library, widest)
         free = session.backend.info.memory_free
         if free and needed > free:
-            raise OutOfMemory(f"needs {needed} bytes, {session.backend.info.name} has {free} free")
+            name = session.backend.info.name
+            raise OutOfMemory(
+                f"needs {needed / GIB:.1f} GiB, {name} has {free / GIB:.1f} GiB free: "
+                "use a smaller case"
+            )
         with contextlib.ExitStack() as stack:
             made = []
             for each in paired(request.check, op):
@@ -129,7 +141,7 @@ class Child:
         for outcome in probe.probe(
             serial.evaluate, serial.reference, widths, max(request.widths),
             block=block.evaluate if block else None, begin=begin, row_errors=ROW_ERRORS,
-            failed=lambda width, error: self.say("failed", seed=seed, width=width, **failure(error)),
+            failed=lambda w, error: self.say("failed", seed=seed, width=w, **failure(error)),
         ):  # fmt: skip
             spent = session.backend.compute_seconds - before
             before = session.backend.compute_seconds

@@ -1,4 +1,4 @@
-"""What parent and child say to each other: one JSON object a line, over the child's stdin/stdout."""
+"""What parent and child say to each other: a JSON object a line, over the child's stdin/stdout."""
 
 from __future__ import annotations
 

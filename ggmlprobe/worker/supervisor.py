@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import json
 import os
@@ -21,8 +22,11 @@ from ggmlprobe.worker.protocol import Event, Request, Spec
 
 STDERR_LINES = 8
 START_SECONDS = 120.0
+STOP_SECONDS = 2.0
 PACKAGE_PARENT = str(Path(__file__).resolve().parents[2])
-OUT_OF_MEMORY = re.compile(r"out of (device )?memory|bad_alloc|insufficient memory|cannot allocate", re.I)
+OUT_OF_MEMORY = re.compile(
+    r"out of (device )?memory|bad_alloc|insufficient memory|cannot allocate", re.I
+)
 
 
 def death_verdict(returncode: int, stderr_tail: list[str]) -> tuple[str, str | None]:
@@ -50,8 +54,9 @@ class Worker:
 
     def __init__(self, spec: Spec, timeout: float) -> None:
         self.spec, self.timeout = spec, timeout
-        self.info: Event = {}
         self._process: subprocess.Popen[str] | None = None
+        self._busy = False
+        self._hung = False
 
     def launch(self) -> None:
         """Start the process without waiting for it to be ready."""
@@ -62,6 +67,7 @@ class Worker:
                 env[name] = value
         # the child must run this very package, whatever lies in the current folder
         env["PYTHONPATH"] = os.pathsep.join(filter(None, [PACKAGE_PARENT, env.get("PYTHONPATH")]))
+        self._busy, self._hung, self._stderr_start = True, False, 0
         self._stderr = tempfile.TemporaryFile()
         self._events: queue.Queue[str | None] = queue.Queue()
         self._process = subprocess.Popen(
@@ -97,7 +103,7 @@ class Worker:
         if event["event"] == "refused":
             self.stop()
             raise LibraryBroken(event["message"])
-        self.info = event
+        self._busy = False
         return event
 
     def run(self, request: Request) -> Iterator[Event]:
@@ -108,6 +114,7 @@ class Worker:
         if self._process is None:
             self.ready()
         self._stderr_start = self._stderr.seek(0, os.SEEK_END)
+        self._busy = True
         self._send(dataclasses.asdict(request))
         at: Event = {"phase": "inputs", "seed": None, "width": None}
         while True:
@@ -124,12 +131,14 @@ class Worker:
             if event["event"] == "refused":
                 self.stop()
                 raise UsageError(event["message"])
+            self._busy = event["event"] != "done"
             yield event
-            if event["event"] == "done":
+            if not self._busy:
                 return
 
     def _send(self, data: dict[str, Any]) -> None:
-        assert self._process is not None and self._process.stdin is not None
+        assert self._process is not None
+        assert self._process.stdin is not None
         try:
             self._process.stdin.write(json.dumps(data) + "\n")
             self._process.stdin.flush()
@@ -138,7 +147,6 @@ class Worker:
 
     def _next(self, seconds: float) -> Event | None:
         """The next event, or None where the child died or says nothing for too long."""
-        self._hung = False
         try:
             line = self._events.get(timeout=seconds)
         except queue.Empty:
@@ -157,26 +165,23 @@ class Worker:
 
     def stderr_tail(self) -> list[str]:
         """The last lines the child wrote to stderr during this request."""
-        self._stderr.seek(getattr(self, "_stderr_start", 0))
+        self._stderr.seek(self._stderr_start)
         lines = self._stderr.read().decode(errors="replace").splitlines()
         return [line for line in lines if line.strip()][-STDERR_LINES:]
 
     def stop(self) -> None:
-        """End the process; the next request starts another."""
+        """End the process, at once where it is in the middle of something."""
         if self._process is None:
             return
         process, self._process = self._process, None
+        if self._busy:
+            process.kill()
         if process.stdin is not None:
-            try:
+            with contextlib.suppress(BrokenPipeError):
                 process.stdin.close()
-            except BrokenPipeError:
-                pass
         try:
-            process.wait(timeout=0 if self._hung_or_busy(process) else 2)
+            process.wait(timeout=STOP_SECONDS)
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
         self._stderr.close()
-
-    def _hung_or_busy(self, process: subprocess.Popen[str]) -> bool:
-        return getattr(self, "_hung", False) and process.poll() is None
