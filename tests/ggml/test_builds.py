@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import platform
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -103,6 +104,41 @@ def test_too_old_is_said_in_one_line(too_old_lib: Path) -> None:
     assert "SymbolMissing" in last
     assert "too old" in last
     assert "give a build from" in last
+
+
+ASK_FOR_CUDA = """
+import sys
+from ggmlprobe.ggml.device import Backend
+from ggmlprobe.ggml.find import find
+from ggmlprobe.ggml.library import Library
+Backend(Library.load(find(sys.argv[1], {})), "CUDA0")
+"""
+
+
+@x86_64
+def test_a_plug_in_that_lacks_its_driver_is_named(
+    foreign_libs: dict[str, Path], tmp_path: Path
+) -> None:
+    for name in ("libggml-base.so", "libggml.v0.5.0.so", "libggml-cpu-x64.so"):
+        shutil.copy(foreign_libs["plugins"] / name, tmp_path)
+    source, driver = tmp_path / "cuda.c", tmp_path / "driver.so"
+    compiler = ["cc", "-shared", "-fPIC", str(source)]
+    source.write_text("int cuInit(int flags) { return flags; }")
+    subprocess.run([*compiler, "-Wl,-soname,libcuda.so.1", "-o", driver], check=True)
+    source.write_text("int cuInit(int); int f(void) { return cuInit(0); }")
+    subprocess.run([*compiler, driver, "-o", tmp_path / "libggml-cuda.so"], check=True)
+    driver.unlink()
+    done = subprocess.run(
+        [sys.executable, "-c", ASK_FOR_CUDA, str(tmp_path)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    last = done.stderr.strip().splitlines()[-1]
+    assert "UnknownDevice" in last
+    assert "there are: CPU; " in last
+    assert "libggml-cuda.so needs libcuda.so.1" in last
+    assert "install the driver" in last
 
 
 WRONG_SGEMM = """

@@ -83,6 +83,8 @@ def test_part_of(name: str, part: str | None) -> None:
             ("libggml-base.dylib", "libggml-cpu.dylib", "libggml.dylib"),
             ("libggml-metal.dylib",),
         ),
+        # a plain name with a version goes before a shorter odd one
+        (["libggml.b66.so", "libggml.so.0.25.3"], ("libggml.so.0.25.3",), ()),
         # before ggml was split
         (["libggml.so", "libllama.so"], ("libggml.so",), ()),
         # everything in one file
