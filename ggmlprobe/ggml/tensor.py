@@ -1,4 +1,4 @@
-"""Tensors, the ops over them, their buffers, and graphs to compute."""
+"""Tensors and the ops over them."""
 
 from __future__ import annotations
 
@@ -11,9 +11,12 @@ from numpy.typing import DTypeLike, NDArray
 
 from ggmlprobe.errors import OutOfMemory, SymbolMissing, UsageError
 from ggmlprobe.ggml.device import Backend
+from ggmlprobe.ggml.graph import Buffer, Graph, new_context
 
 if TYPE_CHECKING:
     from ggmlprobe.ggml.library import Library
+
+__all__ = ["Buffer", "Context", "Graph", "Tensor"]
 
 # enum ggml_backend_buffer_usage of ggml-backend.h.
 _USAGE = {"any": 0, "weights": 1, "compute": 2}
@@ -106,58 +109,6 @@ class Tensor:
         return out
 
 
-class Buffer:
-    """Memory of tensors on a device; size is in bytes."""
-
-    def __init__(self, lib: Library, ptr: Any) -> None:
-        """Wrap a buffer pointer; NULL for one without memory of its own."""
-        self._lib = lib
-        self.ptr = ptr
-        self.size = int(lib.c.ggml_backend_buffer_get_size(ptr)) if ptr != lib.ffi.NULL else 0
-
-    def clear(self, value: int = 0) -> None:
-        """Set every byte to a value."""
-        if self.ptr != self._lib.ffi.NULL:
-            self._lib.c.ggml_backend_buffer_clear(self.ptr, value)
-
-    def free(self) -> None:
-        """Give the memory back; harmless if done before."""
-        if self.ptr != self._lib.ffi.NULL:
-            self._lib.c.ggml_backend_buffer_free(self.ptr)
-            self.ptr = self._lib.ffi.NULL
-
-
-class Graph:
-    """A graph to compute; it keeps its own small context."""
-
-    def __init__(self, lib: Library, size: int, outputs: Sequence[Tensor]) -> None:
-        """Collect what the outputs depend on."""
-        self._lib = lib
-        self._ctx = _new_context(lib, int(lib.c.ggml_graph_overhead_custom(size, False)))
-        self.ptr = lib.c.ggml_new_graph_custom(self._ctx, size, False)
-        for output in outputs:
-            lib.c.ggml_build_forward_expand(self.ptr, output.ptr)
-
-    @property
-    def n_nodes(self) -> int:
-        """How many ops it computes."""
-        return int(self._lib.c.ggml_graph_n_nodes(self.ptr))
-
-    def free(self) -> None:
-        """Give the memory back; harmless if done before."""
-        if self._ctx != self._lib.ffi.NULL:
-            self._lib.c.ggml_free(self._ctx)
-            self._ctx = self.ptr = self._lib.ffi.NULL
-
-
-def _new_context(lib: Library, size: int) -> Any:
-    params = {"mem_size": size, "mem_buffer": lib.ffi.NULL, "no_alloc": True}
-    ctx = lib.c.ggml_init(lib.ffi.new("struct ggml_init_params *", params)[0])
-    if ctx == lib.ffi.NULL:
-        raise OutOfMemory(f"ggml_init could not allocate {size} bytes; use a smaller case")
-    return ctx
-
-
 class Context:
     """Tensors without data of their own, their buffers and graphs; all closed together."""
 
@@ -167,7 +118,7 @@ class Context:
         self._overhead = int(lib.c.ggml_tensor_overhead())
         self._size = self._overhead * n_tensors
         self._n_tensors = n_tensors
-        self.ptr = _new_context(lib, self._size + _SLACK * self._overhead)
+        self.ptr = new_context(lib, self._size + _SLACK * self._overhead)
         self._pending: list[Tensor] = []
         self._graphs: list[Graph] = []
         self._buffers: list[Buffer] = []
@@ -325,7 +276,8 @@ class Context:
 
     def graph(self, *outputs: Tensor) -> Graph:
         """Return the graph that computes the outputs."""
-        made = Graph(self._lib, max(_SMALLEST_GRAPH, 2 * self._n_tensors), outputs)
+        size = max(_SMALLEST_GRAPH, 2 * self._n_tensors)
+        made = Graph(self._lib, size, [output.ptr for output in outputs])
         self._graphs.append(made)
         return made
 

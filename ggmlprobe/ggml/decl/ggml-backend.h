@@ -17,7 +17,6 @@ typedef void (*ggml_backend_set_n_threads_t)(struct ggml_backend * backend, int 
 
 const char * ggml_backend_buft_name(struct ggml_backend_buffer_type * buft);
 size_t ggml_backend_buft_get_alloc_size(struct ggml_backend_buffer_type * buft, const struct ggml_tensor * tensor);
-bool   ggml_backend_buft_is_host(struct ggml_backend_buffer_type * buft);
 
 void   ggml_backend_buffer_free(struct ggml_backend_buffer * buffer);
 size_t ggml_backend_buffer_get_size(struct ggml_backend_buffer * buffer);
@@ -27,7 +26,6 @@ void   ggml_backend_buffer_set_usage(struct ggml_backend_buffer * buffer, int us
 void ggml_backend_free(struct ggml_backend * backend);
 void ggml_backend_tensor_set(struct ggml_tensor * tensor, const void * data, size_t offset, size_t size);
 void ggml_backend_tensor_get(const struct ggml_tensor * tensor, void * data, size_t offset, size_t size);
-void ggml_backend_synchronize(struct ggml_backend * backend);
 int  ggml_backend_graph_compute(struct ggml_backend * backend, struct ggml_cgraph * cgraph);
 
 const char * ggml_backend_dev_name(struct ggml_backend_device * device);
