@@ -50,7 +50,9 @@ class Child:
 
     def __init__(self, spec: Spec, out: TextIO) -> None:
         self.out = out
-        self.library = Library.load(find(spec.lib))
+        self.library = Library.load(
+            find(spec.lib), [Path(path).resolve() for path in spec.interpose]
+        )
         check(self.library)
         directory = Path(spec.cache_dir) if spec.cache_dir else None
         self.pools = PoolStore(self.library, directory, len(os.sched_getaffinity(0)))

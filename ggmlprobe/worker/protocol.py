@@ -25,11 +25,13 @@ class Spec:
         lib: as given to --lib, None for the default search.
         env: variables to set (None: to take away) before the library is loaded.
         cache_dir: where quantized pools are kept, None for nowhere.
+        interpose: shared libraries opened before libggml, whose functions take the place of its.
     """
 
     lib: str | None = None
     env: dict[str, str | None] = field(default_factory=dict)
     cache_dir: str | None = None
+    interpose: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
