@@ -74,8 +74,9 @@ class CaseRun:
                 yield self._finish(width, self._judged(width))
         elif kind in ("failed", "died"):
             whole = kind == "died" and event["phase"] != "width"
-            hit = self.pending() if event["width"] is None or whole else [event["width"]]
-            for width in hit:
+            hit = self.widths if event["width"] is None or whole else [event["width"]]
+            # a width that fails with one seed fails again with the next one
+            for width in [width for width in self.pending() if width in hit]:
                 yield self._finish(width, self._failed(width, event))
 
     def _finish(self, width: int, row: Result) -> Result:
