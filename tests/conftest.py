@@ -9,13 +9,20 @@ import sys
 import tarfile
 import tempfile
 import zipfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+import ggmlprobe
+from ggmlprobe.environment import READ_BY_GGML
 from ggmlprobe.ggml.find import find
 from ggmlprobe.ggml.library import Library
+from ggmlprobe.worker.protocol import Spec
+from ggmlprobe.worker.supervisor import Worker
+
+PLANTED = Path(__file__).parent / "c" / "planted_sgemm.c"
 
 # name: (registry, package, version, path inside it to give as --lib)
 FOREIGN = {
@@ -75,6 +82,45 @@ def lib_path() -> str:
 def library(lib_path: str) -> Library:
     """Return the library under test, loaded into this process."""
     return Library.load(find(lib_path, {}))
+
+
+@pytest.fixture
+def cli_env(lib_path: str, tmp_path: Path) -> dict[str, str]:
+    """Return the environment of a command under test: its own folders, nothing that ggml reads."""
+    env = {name: value for name, value in os.environ.items() if not READ_BY_GGML.match(name)}
+    package = str(Path(ggmlprobe.__file__).parents[1])
+    env["PYTHONPATH"] = os.pathsep.join(filter(None, [package, env.get("PYTHONPATH")]))
+    env |= {"GGMLPROBE_LIB": lib_path, "XDG_STATE_HOME": str(tmp_path / "state")}
+    return env | {"XDG_CACHE_HOME": str(tmp_path / "cache"), "HOME": str(tmp_path)}
+
+
+@pytest.fixture
+def cli(cli_env: dict[str, str], tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
+    """Return a function that runs `ggmlprobe ARGUMENTS` to its end in a folder of its own."""
+
+    def run(*arguments: object, env: dict[str, str] | None = None, **more: Any) -> Any:
+        command = [sys.executable, "-m", "ggmlprobe", *map(str, arguments)]
+        given: dict[str, Any] = {"capture_output": True, "cwd": tmp_path, "timeout": 120} | more
+        return subprocess.run(command, text=True, check=False, env=cli_env | (env or {}), **given)
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def planted(lib_path: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return tests/c/planted_sgemm.c as a library, for a libggml that has what it overrides."""
+    worker = Worker(Spec(lib_path), 60.0)
+    try:
+        devices = worker.ready()["devices"]
+    finally:
+        worker.stop()
+    if not any(device["features"].get("LLAMAFILE") == "1" for device in devices):
+        pytest.skip("this libggml is built without llamafile_sgemm")
+    library = tmp_path_factory.mktemp("planted") / "planted_sgemm.so"
+    flags = ["-std=gnu11", "-O1", "-Wall", "-Wextra", "-Werror", "-ffp-contract=off"]
+    command = ["cc", *flags, "-shared", "-fPIC", str(PLANTED), "-o", str(library), "-lm"]
+    subprocess.run(command, check=True)
+    return library
 
 
 @pytest.fixture(scope="session")
