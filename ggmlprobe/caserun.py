@@ -9,9 +9,10 @@ from typing import Any
 
 from ggmlprobe.classes import width_classes
 from ggmlprobe.compare import Difference, merge
+from ggmlprobe.ops.attention import Attention
 from ggmlprobe.ops.base import Op
 from ggmlprobe.record import CaseClasses, Config, Result, SeedResult
-from ggmlprobe.verdict import Evidence, judge, worst
+from ggmlprobe.verdict import Evidence, Verdict, judge, worst
 from ggmlprobe.worker.protocol import Event, Request
 
 Key = tuple[int, int]
@@ -43,10 +44,26 @@ class CaseRun:
         self.params = self.op.params() | ({"check": self.check} if self.check else {})
 
     def take_finished(self, finished: Mapping[tuple[str, str, int], Result]) -> None:
-        """Take rows of an earlier run of the same case as they are."""
+        """Take rows of an earlier run of the same case with the same seeds and tokens."""
+        place = (self.config.id, self.case)
+        old = {key[2]: row for key, row in finished.items() if key[:2] == place}
+        if self._tokens_moved(old):
+            return
         for width in self.widths:
-            if row := finished.get((self.config.id, self.case, width)):
+            row = old.get(width)
+            if row and [seed.seed for seed in row.seeds] in ([], list(self.seeds)):
                 self.results[width] = row
+
+    def _tokens_moved(self, old: Mapping[int, Result]) -> bool:
+        """Whether the earlier run was of another widest width, where that moves the tokens.
+
+        Attention's tokens sit at the end of the cache; those of other ops are a prefix.
+        """
+        if not isinstance(self.op, Attention):
+            return False
+        seeds = old[1].seeds if 1 in old and not self.check else []
+        widest = max(self.widths)
+        return max(old, default=0) > widest or any(len(seed.hashes) != widest for seed in seeds)
 
     def pending(self) -> list[int]:
         """Widths without a row."""
@@ -64,7 +81,7 @@ class CaseRun:
         )  # fmt: skip
 
     def take(self, event: Event) -> Iterator[Result]:
-        """Take one event; the rows it finishes."""
+        """Take one event; the rows it finishes. A later row of a width holds."""
         kind = event["event"]
         if kind == "outcome":
             width = event["outcome"]["width"]
@@ -74,10 +91,19 @@ class CaseRun:
                 yield self._finish(width, self._judged(width))
         elif kind in ("failed", "died"):
             whole = kind == "died" and event["phase"] != "width"
-            hit = self.widths if event["width"] is None or whole else [event["width"]]
-            # a width that fails with one seed fails again with the next one
-            for width in [width for width in self.pending() if width in hit]:
-                yield self._finish(width, self._failed(width, event))
+            hit = self.pending() if event["width"] is None or whole else [event["width"]]
+            for width in hit:
+                if self._is_news(width, event["verdict"]):
+                    yield self._finish(width, self._failed(width, event))
+
+    def _is_news(self, width: int, verdict: str) -> bool:
+        """Whether a width has no row yet, or one of lower precedence than this.
+
+        A width that fails with one seed fails again with the next one, which is no news. A death
+        once its last seed was compared (memory it overwrote is found broken when freed) is.
+        """
+        row = self.results.get(width)
+        return row is None or str(worst([Verdict(row.verdict), Verdict(verdict)])) != row.verdict
 
     def _finish(self, width: int, row: Result) -> Result:
         self.results[width] = row

@@ -123,7 +123,7 @@ def exit_status(record: Record) -> int:
 
 def collect(runner: Runner, header: Header, cases: list[Case], journal: Journal) -> Record:
     """Run; every row goes to the journal at once. Ctrl-C ends with the rows there are."""
-    results: list[Result] = []
+    results: dict[tuple[str, str, int], Result] = {}
     classes: dict[tuple[str, str], CaseClasses] = {}
     classes.update({(row.config, row.case): row for row in journal.partial.classes})
     progress = Progress(len(header.configs) * sum(len(case.widths) for case in cases))
@@ -134,17 +134,18 @@ def collect(runner: Runner, header: Header, cases: list[Case], journal: Journal)
             if isinstance(row, CaseClasses):
                 classes[row.config, row.case] = row
             else:
-                results.append(row)
+                results[row.key] = row
                 progress.row(row)
-            if not (isinstance(row, Result) and row.key in runner.finished):
+            if not (isinstance(row, Result) and runner.finished.get(row.key) is row):
                 journal.append(row)
     except KeyboardInterrupt:
         interrupted = True
     finally:
         progress.end()
-    ran = {(row.config, row.case) for row in results}
+    ran = {(row.config, row.case) for row in results.values()}
     return Record(
-        header.schema, header.command, header.configs, header.environment, results,
+        header.schema, header.command, header.configs, header.environment,
+        list(results.values()),
         [row for key, row in classes.items() if key in ran], interrupted=interrupted,
     )  # fmt: skip
 
