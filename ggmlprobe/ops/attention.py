@@ -177,16 +177,21 @@ class AttentionInputs:
                 part[...] = packed.reshape(part.shape)
         return cache
 
-    def _head(self, stream: int, head: int, which: str) -> np.ndarray:
-        """One KV head as float64 [n_kv, hs], dequantized; V may be the first channels of K."""
+    def _cells(self) -> list[slice]:
+        """The n_kv cells in slices, so that float64 copies stay small."""
+        n_kv = self.op.n_kv
+        return [slice(c, min(c + CELLS_AT_ONCE, n_kv)) for c in range(0, n_kv, CELLS_AT_ONCE)]
+
+    def _head(self, stream: int, head: int, which: str, cells: slice) -> np.ndarray:
+        """Cells of a KV head as float64 [cells, hs], dequantized; V may be K's first channels."""
         op = self.op
         if which == "v" and self.v is not None:
             data, hs, type_name = self.v, op.hsv, op.type_V
         else:
             data, hs, type_name = self.k, op.hsk, op.type_K
-        rows = np.ascontiguousarray(data[stream, :, head])
+        rows = np.ascontiguousarray(data[stream, cells, head])
         values = quants.dequantize(self.library, type_name, rows, hs).astype(np.float64)
-        return np.asarray(values[:, : op.hsv] if which == "v" else values)
+        return np.ascontiguousarray(values[:, : op.hsv]) if which == "v" else values
 
     def mask(self, first: int, count: int, dtype: type[np.floating]) -> np.ndarray:
         """KQ mask of some tokens, 0 or bias where visible, else -inf: [streams, count, n_kv]."""
@@ -194,17 +199,23 @@ class AttentionInputs:
         rows = np.where(self.visible[span], self.bias[span], -np.inf).astype(dtype)
         return np.repeat(rows[None], self.op.streams, axis=0)
 
+    def drop_caches(self) -> None:
+        """Forget this copy of the caches, once the device has its own and the truth is known."""
+        self.k, self.v = np.empty(0, np.uint8), None
+
     def reference(self) -> tuple[np.ndarray, np.ndarray]:
         """Float64 attention of all tokens and sum p |v|: [T, streams * heads * hsv] each."""
         op = self.op
         shape = (self.tokens, op.streams, op.nh, op.nr2 * op.hsv)
-        out, magnitude = np.empty(shape), np.empty(shape)
+        out, magnitude = np.zeros(shape), np.zeros(shape)
         for stream in range(op.streams):
             for head in range(op.nh):
                 p = self._probabilities(stream, head).reshape(-1, op.n_kv)
-                v = self._head(stream, head, "v")
-                out[:, stream, head] = (p @ v).reshape(self.tokens, -1)
-                magnitude[:, stream, head] = (p @ np.abs(v)).reshape(self.tokens, -1)
+                for cells in self._cells():
+                    v = self._head(stream, head, "v", cells)
+                    out[:, stream, head] += (p[:, cells] @ v).reshape(self.tokens, -1)
+                    np.abs(v, out=v)
+                    magnitude[:, stream, head] += (p[:, cells] @ v).reshape(self.tokens, -1)
         return out.reshape(self.tokens, -1), magnitude.reshape(self.tokens, -1)
 
     def _probabilities(self, stream: int, kv_head: int) -> np.ndarray:
@@ -212,7 +223,8 @@ class AttentionInputs:
         op = self.op
         heads = slice(kv_head * op.nr2, (kv_head + 1) * op.nr2)
         q = self.q[stream, :, heads].reshape(-1, op.hsk).astype(np.float64)
-        logits = (q @ self._head(stream, kv_head, "k").T) * op.scale
+        parts = [q @ self._head(stream, kv_head, "k", cells).T for cells in self._cells()]
+        logits = np.concatenate(parts, axis=1) * op.scale
         logits = logits.reshape(self.tokens, op.nr2, op.n_kv)
         if op.logit_softcap:
             logits = op.logit_softcap * np.tanh(logits / op.logit_softcap)

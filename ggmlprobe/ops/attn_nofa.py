@@ -113,6 +113,7 @@ class AttnNofaEvaluator:
         cells = made.v.reshape(op.streams, op.n_kv, op.nh * op.hsv, size)
         self.v.set(np.ascontiguousarray(cells.transpose(0, 2, 1, 3)))
         self.exact, self.magnitude = made.reference()
+        made.drop_caches()
 
     def evaluate(self, first: int, count: int) -> np.ndarray:
         """Queries first .. first + count - 1 in one graph: float32 [count, E]."""

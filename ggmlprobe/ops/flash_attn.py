@@ -79,6 +79,7 @@ class FlashAttnEvaluator:
         if self.inputs.v is not None:
             self.v.set(self.inputs.v)
         self.exact, self.magnitude = self.inputs.reference()
+        self.inputs.drop_caches()
 
     def evaluate(self, first: int, count: int) -> np.ndarray:
         """Queries first .. first + count - 1 in one op: float32 [count, streams * heads * hsv]."""

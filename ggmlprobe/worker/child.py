@@ -164,9 +164,13 @@ def quiet_start() -> TextIO:
 def main() -> None:
     """Serve requests from stdin until it ends."""
     out = quiet_start()
-    spec = Spec(**json.loads(sys.stdin.readline()))
+    start = json.loads(sys.stdin.readline())
+    for name, value in start["restore"].items():
+        os.environ.pop(name, None)
+        if value is not None:
+            os.environ[name] = value
     try:
-        child = Child(spec, out)
+        child = Child(Spec(**start["spec"]), out)
         child.say("ready", **child.describe())
         for line in sys.stdin:
             child.run(Request(**json.loads(line)))

@@ -23,6 +23,7 @@ from ggmlprobe.worker.protocol import Event, Request, Spec
 STDERR_LINES = 8
 START_SECONDS = 120.0
 STOP_SECONDS = 2.0
+BLAS_THREADS = "OPENBLAS_NUM_THREADS"
 PACKAGE_PARENT = str(Path(__file__).resolve().parents[2])
 OUT_OF_MEMORY = re.compile(
     r"out of (device )?memory|bad_alloc|insufficient memory|cannot allocate", re.I
@@ -61,12 +62,15 @@ class Worker:
     def launch(self) -> None:
         """Start the process without waiting for it to be ready."""
         env = dict(os.environ)
+        before = {BLAS_THREADS: self.spec.env.get(BLAS_THREADS, env.get(BLAS_THREADS))}
         for name, value in self.spec.env.items():
             env.pop(name, None)
             if value is not None:
                 env[name] = value
         # the child must run this very package, whatever lies in the current folder
         env["PYTHONPATH"] = os.pathsep.join(filter(None, [PACKAGE_PARENT, env.get("PYTHONPATH")]))
+        # numpy's BLAS threads would spin beside ggml's; the child puts the value back after import
+        env[BLAS_THREADS] = "1"
         self._busy, self._hung, self._stderr_start = True, False, 0
         self._stderr = tempfile.TemporaryFile()
         self._events: queue.Queue[str | None] = queue.Queue()
@@ -76,7 +80,7 @@ class Worker:
             env=env, encoding="ascii", start_new_session=True,
         )  # fmt: skip
         threading.Thread(target=self._read, args=(self._process, self._events), daemon=True).start()
-        self._send(dataclasses.asdict(self.spec))
+        self._send({"spec": dataclasses.asdict(self.spec), "restore": before})
 
     @staticmethod
     def _read(process: subprocess.Popen[str], events: queue.Queue[str | None]) -> None:
