@@ -178,6 +178,12 @@ def test_an_existing_file_needs_resume_or_force(path: Path) -> None:
     assert read(path).results == []
 
 
+def test_resume_goes_before_force(path: Path) -> None:
+    write(path, row(1))
+    with Journal.open(path, HEADER, resume=True, force=True) as journal:
+        assert journal.partial.results == [row(1)]
+
+
 def test_resume_starts_what_is_not_there_or_empty(path: Path) -> None:
     Journal.open(path, HEADER, resume=True).close()
     assert read(path).header == HEADER

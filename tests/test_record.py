@@ -177,6 +177,12 @@ def test_foreign_text_is_one_line(text: str) -> None:
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.parametrize("text", ["NaN", "[Infinity]", '{"a": -Infinity}'])
+def test_what_is_no_strict_json_is_refused(text: str) -> None:
+    with pytest.raises(RecordError, match="is no JSON"):
+        rec.parse(text)
+
+
 @settings(max_examples=100, deadline=None)
 @given(st.data())
 def test_truncated_or_edited_text_is_a_record_or_an_error(data: st.DataObject) -> None:

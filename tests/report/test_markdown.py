@@ -13,6 +13,7 @@ from ggmlprobe.report.markdown import table
 Rows = Callable[..., Result]
 Make = Callable[..., Record]
 
+BUILD = "ggml 0.25.3 (0c1e57098)"
 REPACK = """\
 `ggmlprobe op mul_mat --type q4_K --widths 1,4,5`
 
@@ -72,6 +73,11 @@ def test_only_varying_parameters_are_columns(result: Rows, record: Make) -> None
     assert text.splitlines()[2] == "MUL_MAT bs=[1,1] k=256 scale=0.125 v=1"
 
 
+def test_the_one_column_of_width_1_is_named(result: Rows, record: Make) -> None:
+    text = table(record([result(1, [0], verdict="NONDETERMINISTIC")]))
+    assert cells(text, "columns") == ["0"]
+
+
 def test_several_ops(result: Rows, record: Make) -> None:
     rows = [
         result(2, op="MUL_MAT", params={"k": 4}),
@@ -105,8 +111,9 @@ def test_threads_batch_is_a_column_of_its_own_where_it_says_more(
 @pytest.mark.parametrize(
     ("column", "change", "values"),
     [
-        ("library", {"version": "0.9"}, ["ggml 0.25.3 (0c1e57098)", "ggml 0.9 (0c1e57098)"]),
+        ("library", {"version": "0.9"}, [BUILD, "ggml 0.9 (0c1e57098)"]),
         ("path", {"path": "other"}, ["build/bin", "other"]),
+        ("library", {"path": "other", "commit": "f00"}, [BUILD, "ggml 0.25.3 (f00)"]),
     ],
 )
 def test_several_libraries(
@@ -117,7 +124,7 @@ def test_several_libraries(
     other = replace(config, id="c1", library=replace(config.library, **change))
     rows = [first, replace(second, config="c1")]
     text = table(replace(repack_record, results=rows, configs=[config, other]))
-    assert header(text)[0] == column
+    assert header(text)[:2] == [column, "width"]
     assert cells(text, column) == values
     assert text.count("- library: ") == 1
     assert text.count("; ") == 1

@@ -89,7 +89,7 @@ def test_a_pipe_is_written_to_and_not_replaced(tmp_path: Path) -> None:
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     got: list[str] = []
-    reader = threading.Thread(target=lambda: got.append(pipe.read_text()))
+    reader = threading.Thread(target=lambda: got.append(pipe.read_text()), daemon=True)
     reader.start()
     write(pipe, "text\n")
     reader.join(timeout=10)
