@@ -11,7 +11,7 @@ from ggmlprobe.classes import width_classes
 from ggmlprobe.compare import Difference, merge
 from ggmlprobe.ops.attention import Attention
 from ggmlprobe.ops.base import Op
-from ggmlprobe.record import CaseClasses, Config, Result, SeedResult
+from ggmlprobe.record import CaseClasses, Config, Kernel, Result, SeedResult, TimeStats
 from ggmlprobe.verdict import Evidence, Verdict, judge, worst
 from ggmlprobe.worker.protocol import Event, Request
 
@@ -26,6 +26,7 @@ class CaseRun:
         widths: ascending. seeds: in order; the first makes the weights.
         features: of the device, which set the op's NMSE bound.
         outcomes: `outcome` events by (seed, width); width 1 is there even if it is no row.
+        passes: what else to measure, see dispatch.passes. measured: its data by (pass, width).
         results: finished rows by width.
     """
 
@@ -35,7 +36,9 @@ class CaseRun:
     widths: tuple[int, ...]
     seeds: tuple[int, ...]
     check: str | None = None
+    passes: tuple[str, ...] = ()
     outcomes: dict[Key, Event] = field(default_factory=dict)
+    measured: dict[tuple[str, int], dict[str, Any]] = field(default_factory=dict)
     results: dict[int, Result] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -78,6 +81,8 @@ class CaseRun:
             device=self.config.device.name, buft=self.config.buft, threads=self.config.threads,
             threads_batch=self.config.threads_batch, widths=list(self.widths),
             seeds=list(self.seeds), done=[*self.outcomes, *settled], check=self.check, fault=fault,
+            passes=[name for name in self.passes if self._lacking(name)],
+            pass_widths=self.pending(),
         )  # fmt: skip
 
     def take(self, event: Event) -> Iterator[Result]:
@@ -86,15 +91,42 @@ class CaseRun:
         if kind == "outcome":
             width = event["outcome"]["width"]
             self.outcomes[event["seed"], width] = event
-            seeds = [seed for seed in self.seeds if (seed, width) in self.outcomes]
-            if len(seeds) == len(self.seeds) and width in self.pending():
-                yield self._finish(width, self._judged(width))
+            yield from self._finish_complete(width)
+        elif kind == "measured":
+            self.measured.setdefault((event["phase"], event["width"]), event["data"])
+            yield from self._finish_complete(event["width"])
+        elif kind == "done" or event.get("phase") in self.passes:
+            yield from self._finish_unmeasured(event)
         elif kind in ("failed", "died"):
             whole = kind == "died" and event["phase"] != "width"
             hit = self.pending() if event["width"] is None or whole else [event["width"]]
             for width in hit:
                 if self._is_news(width, event["verdict"]):
                     yield self._finish(width, self._failed(width, event))
+
+    def _lacking(self, name: str) -> bool:
+        """Whether a width without a row still lacks a pass's data."""
+        return any((name, width) not in self.measured for width in self.pending())
+
+    def _compared(self, width: int) -> bool:
+        """Whether every seed of a width without a row has its outcome."""
+        return width in self.pending() and all((s, width) in self.outcomes for s in self.seeds)
+
+    def _finish_complete(self, width: int) -> Iterator[Result]:
+        """The row of a width that has its outcomes and what every pass measured."""
+        if self._compared(width) and all((name, width) in self.measured for name in self.passes):
+            yield self._finish(width, self._judged(width))
+
+    def _finish_unmeasured(self, event: Event) -> Iterator[Result]:
+        """A pass died or gave nothing for some widths: their rows say so."""
+        if event["event"] not in ("done", "died"):
+            return
+        names = self.passes if event["event"] == "done" else (event["phase"],)
+        why = event.get("signal") or event.get("verdict") or "not measured"
+        for width in filter(self._compared, self.pending()):
+            for name in names:
+                self.measured.setdefault((name, width), {f"{name}_note": why})
+            yield from self._finish_complete(width)
 
     def _is_news(self, width: int, verdict: str) -> bool:
         """Whether a width has no row yet, or one of lower precedence than this.
@@ -146,7 +178,19 @@ class CaseRun:
             unwritten=sum(o["unwritten"] for o in outcomes),
             seeds=[self._seed_result(s, o) for s, o in zip(self.seeds, outcomes, strict=True)],
             compute_seconds=sum(event["compute_seconds"] for event in events),
+            **self._measured(width),
         )  # fmt: skip
+
+    def _measured(self, width: int) -> dict[str, Any]:
+        """What the passes measured, as fields of the row."""
+        fields: dict[str, Any] = {}
+        for name in self.passes:
+            fields |= self.measured[name, width]
+        if "kernels" in fields:
+            fields["kernels"] = [Kernel(**kernel) for kernel in fields["kernels"]]
+        if "time" in fields:
+            fields["time"] = TimeStats(**fields["time"])
+        return fields
 
     def _evidence(self, outcome: dict[str, Any]) -> Evidence:
         return Evidence(

@@ -9,6 +9,7 @@ from typing import Any
 
 from ggmlprobe.errors import UnknownDevice, UnknownType, UsageError
 from ggmlprobe.ops import OPS
+from ggmlprobe.ops.attention import Attention
 from ggmlprobe.record import Config, DeviceRecord, LibraryInfo
 from ggmlprobe.runner import Case
 from ggmlprobe.worker.protocol import Event
@@ -39,7 +40,8 @@ def check_cases(cases: Sequence[Case], types: Mapping[str, Any]) -> None:
 
     Raises:
         UnknownType: a type the library does not have.
-        UsageError: no cases, or none whose rows are a multiple of its type's block size.
+        UsageError: no cases, none whose rows are a multiple of its type's block size, or none
+            whose used cells are enough for its widest width.
     """
     if not cases:
         raise UsageError("0 cases to run: name at least one type, shape and width")
@@ -54,6 +56,22 @@ def check_cases(cases: Sequence[Case], types: Mapping[str, Any]) -> None:
         _, name, length = misfits[0]
         block = types[name]["blck_size"]
         raise UsageError(f"rows of {length} do not fit {name}: give a multiple of {block}")
+    check_cells(cases)
+
+
+def check_cells(cases: Sequence[Case]) -> None:
+    """Raise UsageError where no case has used cells for all tokens of its widest width."""
+    short = [
+        (case.op.cells, max(case.widths))
+        for case in cases
+        if isinstance(case.op, Attention) and case.op.cells < max(case.widths)
+    ]
+    if len(short) == len(cases):
+        cells, widest = short[0]
+        raise UsageError(
+            f"--kv {cells} is less than the widest width {widest}: "
+            "give more cells or smaller --widths"
+        )
 
 
 def pick_device(devices: Sequence[Event], name: str | None) -> Event:

@@ -23,10 +23,12 @@ __all__ = [
     "DeviceRecord",
     "Environment",
     "Header",
+    "Kernel",
     "LibraryInfo",
     "Record",
     "Result",
     "SeedResult",
+    "TimeStats",
     "Timing",
     "check_schema",
     "collect_environment",
@@ -118,6 +120,49 @@ class SeedResult:
 
 
 @dataclass(frozen=True)
+class Kernel:
+    """A kernel that ran in a result's op, once or in every call."""
+
+    name: str = field(metadata={"doc": "Symbol, demangled, with template arguments."})
+    share: float | None = field(
+        default=None, metadata={"doc": "Of the samples (CPU) or of the GPU time, 0 to 1."}
+    )
+    samples: int | None = field(default=None, metadata={"doc": "CPU samples in it."})
+    calls: int | None = field(default=None, metadata={"doc": "Launches per evaluation (GPU)."})
+    grid: list[int] | None = field(default=None, metadata={"doc": "Launch grid x, y, z (GPU)."})
+    block: list[int] | None = field(default=None, metadata={"doc": "Thread block x, y, z (GPU)."})
+    shared_bytes: int | None = field(
+        default=None, metadata={"doc": "Static and dynamic shared memory per block (GPU)."}
+    )
+    seconds: float | None = field(
+        default=None, metadata={"doc": "GPU time of all its launches in one evaluation."}
+    )
+
+
+@dataclass(frozen=True)
+class TimeStats:
+    """Time of the op alone at one width, over distinct weights that no cache holds."""
+
+    median_seconds: float = field(metadata={"doc": "Median over the repeats, of one op."})
+    low_seconds: float = field(metadata={"doc": "First quartile."})
+    high_seconds: float = field(metadata={"doc": "Third quartile."})
+    repeats: int = field(metadata={"doc": "Timed graphs.", "minimum": 1})
+    copies: int = field(
+        metadata={"doc": "Ops in a graph, each on weights of its own.", "minimum": 1}
+    )
+    hot: bool = field(metadata={"doc": "One set of weights, which a cache may hold."})
+    drift: float = field(
+        metadata={"doc": "Median of the last third of the repeats over that of the first, minus 1."}
+    )
+    gbps: float | None = field(
+        default=None, metadata={"doc": "Bytes of all tensors per second, 1e9."}
+    )
+    gflops: float | None = field(
+        default=None, metadata={"doc": "Operations as upstream's op_flops counts, per second, 1e9."}
+    )
+
+
+@dataclass(frozen=True)
 class Result:
     """One case at one width in one config. Counts and maxima are over all seeds together."""
 
@@ -189,6 +234,14 @@ class Result:
     compute_seconds: float | None = field(
         default=None, metadata={"doc": "Seconds inside ggml_backend_graph_compute for this row."}
     )
+    kernels: list[Kernel] = field(
+        default_factory=list, metadata={"doc": "Kernels that ran, largest share first."}
+    )
+    kernels_note: str | None = field(
+        default=None, metadata={"doc": "Why there are none, or what is uncertain about them."}
+    )
+    time: TimeStats | None = field(default=None, metadata={"doc": "Time of the op alone."})
+    time_note: str | None = field(default=None, metadata={"doc": "Why there is none."})
 
     @property
     def key(self) -> tuple[str, str, int]:
@@ -265,6 +318,8 @@ DATACLASSES: tuple[type, ...] = (
     Environment,
     Result,
     SeedResult,
+    Kernel,
+    TimeStats,
     CaseClasses,
     Timing,
 )

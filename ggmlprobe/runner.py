@@ -38,6 +38,7 @@ class Runner:
     finished: Mapping[tuple[str, str, int], Result] = field(default_factory=dict)
     check: str | None = None
     fault: str | None = None
+    passes: tuple[str, ...] = ()
     started: Callable[[Config, Case], None] = lambda config, case: None
     wall_seconds: float = 0.0
     compute_seconds: float = 0.0
@@ -55,7 +56,9 @@ class Runner:
                 self.wall_seconds = time.perf_counter() - began
 
     def _run_case(self, config: Config, case: Case) -> Iterator[Result | CaseClasses]:
-        run = CaseRun(config, case.op_name, case.op, case.widths, tuple(self.seeds), self.check)
+        run = CaseRun(
+            config, case.op_name, case.op, case.widths, tuple(self.seeds), self.check, self.passes
+        )
         run.take_finished(self.finished)
         yield from run.results.values()
         worker = self.workers[config.id]

@@ -39,7 +39,9 @@ class Group(click.Group):
         sys.exit(2)
 
 
-@click.group(cls=Group, context_settings={"help_option_names": ["-h", "--help"]})
+@click.group(
+    cls=Group, no_args_is_help=False, context_settings={"help_option_names": ["-h", "--help"]}
+)
 @click.version_option(__version__, prog_name="ggmlprobe")
 def main() -> None:
     """Does a ggml op give a token the same bits alone and in a block of W tokens?
@@ -52,7 +54,8 @@ def main() -> None:
       ggmlprobe op flash_attn --widths 1-4 --kv 512,4096,16384
 
     \b
-    Exit status: 0 all invariant, 1 a finding, 2 usage or environment, 130 interrupted.
+    Exit status: 0 all invariant, 1 a finding, 2 usage or environment,
+    130 interrupted.
     """
 
 

@@ -66,7 +66,7 @@ def run(
     run_and_print(options, cases_of, check)
 
 
-@click.group()
+@click.group(no_args_is_help=False)
 def op() -> None:
     """Probe one op: every width against serial width-1 runs.
 
@@ -193,7 +193,7 @@ def mul_mat_id(options: ProbeOptions, type_a: Sequence[str], **given: Any) -> No
 
     \b
     Example:
-      ggmlprobe op mul_mat_id --type q4_K,mxfp4 --routing shared,disjoint --widths 1-9
+      ggmlprobe op mul_mat_id --type q4_K,mxfp4 --routing shared,disjoint
     """
     lists = {name: value if isinstance(value, tuple) else (value,) for name, value in given.items()}
     run(options, "mul_mat_id", lambda ready: {"type_a": expanded(type_a, ready)} | lists)

@@ -9,7 +9,7 @@ from ggmlprobe.cli.run import run_and_print
 from ggmlprobe.presets import PRESETS, named
 
 
-@click.group()
+@click.group(no_args_is_help=False)
 def preset() -> None:
     """Named matrices: those of upstream reports, and model shapes.
 

@@ -14,6 +14,7 @@ from typing import Any, TextIO
 
 from ggmlprobe import faults, probe
 from ggmlprobe.checks import paired
+from ggmlprobe.dispatch import passes
 from ggmlprobe.errors import ComputeFailed, OutOfMemory, ProbeError, Unsupported, UsageError
 from ggmlprobe.ggml.device import Backend, devices
 from ggmlprobe.ggml.find import find
@@ -95,8 +96,12 @@ class Child:
         try:
             op = OPS[request.op](**tuples(request.params))
             with self.evaluators(request, session, op) as (serial, block):
+                failed: set[int] = set()
                 for seed in request.seeds:
-                    self.run_seed(request, session, serial, block, seed)
+                    self.run_seed(request, session, serial, block, seed, failed)
+                for name in request.passes:
+                    widths = [w for w in request.pass_widths if w not in failed]
+                    self.run_pass(name, session, op, block or serial, widths, request.seeds[0])
         except ROW_ERRORS as error:
             self.say("failed", seed=None, width=None, **failure(error))
         rss = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
@@ -124,9 +129,15 @@ class Child:
             yield made[0], made[1] if len(made) > 1 else None
 
     def run_seed(
-        self, request: Request, session: Session, serial: Any, block: Any, seed: int
+        self,
+        request: Request,
+        session: Session,
+        serial: Any,
+        block: Any,
+        seed: int,
+        failed: set[int],
     ) -> None:
-        """Load a seed's inputs and run the widths that are left for it."""
+        """Load a seed's inputs and run the widths that are left for it; add those that fail."""
         done = {width for s, width in request.done if s == seed}
         widths = [width for width in request.widths if width not in done]
         if not widths:
@@ -139,16 +150,35 @@ class Child:
             phase = "serial" if width == 1 and block is None else "width"
             self.say("begin", phase=phase, seed=seed, width=width)
 
+        def fail(width: int, error: Exception) -> None:
+            failed.add(width)
+            self.say("failed", seed=seed, width=width, **failure(error))
+
         before = session.backend.compute_seconds
         for outcome in probe.probe(
             serial.evaluate, serial.reference, widths, max(request.widths),
-            block=block.evaluate if block else None, begin=begin, row_errors=ROW_ERRORS,
-            failed=lambda w, error: self.say("failed", seed=seed, width=w, **failure(error)),
+            block=block.evaluate if block else None, begin=begin, failed=fail,
+            row_errors=ROW_ERRORS,
         ):  # fmt: skip
             spent = session.backend.compute_seconds - before
             before = session.backend.compute_seconds
             fields = dataclasses.asdict(outcome)
             self.say("outcome", seed=seed, outcome=fields, compute_seconds=spent)
+
+    def run_pass(
+        self, name: str, session: Session, op: Op, evaluator: Any, widths: list[int], seed: int
+    ) -> None:
+        """Measure something of every width, apart from the verdicts."""
+        if not widths:
+            return
+        self.say("begin", phase=name, seed=seed, width=None)
+        evaluator.load(seed)
+        try:
+            for width, data in passes.load(name)(session, op, evaluator, widths):
+                self.say("measured", phase=name, width=width, data=data)
+        except ROW_ERRORS as error:
+            for width in widths:
+                self.say("measured", phase=name, width=width, data={f"{name}_note": str(error)})
 
 
 def quiet_start() -> TextIO:

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any
 
 Event = dict[str, Any]
 """Child to parent; `event` is one of the names below.
 
 ready    library, types, devices (once, after loading)
 refused  message (instead of ready: the library or a setting cannot be used)
-begin    phase (inputs, serial, width), seed, width: what a death from here on is blamed on
+begin    phase (inputs, serial, width, or a pass), seed, width: what a death is blamed on
 outcome  seed, outcome (fields of probe.Outcome), compute_seconds
+measured phase (the pass), width, data (fields of record.Result)
 failed   seed, width (None: every width left), verdict, detail
 done     compute_seconds, peak_rss_bytes
 """
@@ -43,6 +44,7 @@ class Request:
         done: (seed, width) pairs that need not be run, because they were or because they crash.
         check: name of a check, or None for width against width 1.
         fault: name of a planted fault (selftest), or None.
+        passes: names in dispatch.passes.MODULES. pass_widths: the widths they cover.
     """
 
     op: str
@@ -56,6 +58,5 @@ class Request:
     done: list[tuple[int, int]] = field(default_factory=list)
     check: str | None = None
     fault: str | None = None
-
-
-Phase = Literal["inputs", "serial", "width"]
+    passes: list[str] = field(default_factory=list)
+    pass_widths: list[int] = field(default_factory=list)

@@ -1,0 +1,1 @@
+"""Where kernels switch, which kernel ran, and what a threshold costs."""
