@@ -39,7 +39,7 @@ def test_what_the_library_prints_does_not_mix_with_events(
     # a library that writes to stdout when it is opened
     source, noisy = tmp_path / "noisy.c", tmp_path / "noisy.so"
     source.write_text(
-        '#include <stdio.h>\n__attribute__((constructor)) static void say(void)'
+        "#include <stdio.h>\n__attribute__((constructor)) static void say(void)"
         '{ puts("{\\"event\\": \\"done\\"}"); fflush(stdout); }\n'
     )
     subprocess.run(["cc", "-shared", "-fPIC", str(source), "-o", str(noisy)], check=True)

@@ -1,0 +1,205 @@
+"""Every bad input is one line on stderr that says the fix, exit status 2, nothing on stdout."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import click
+import pytest
+
+from ggmlprobe.cli import main
+
+Cli = Callable[..., subprocess.CompletedProcess[str]]
+MUL_MAT = ("op", "mul_mat")
+SMALL = (*MUL_MAT, "--type", "f32", "--m", "16", "--k", "1", "--widths", "1-3")
+
+
+def refused(done: subprocess.CompletedProcess[str]) -> str:
+    """The one line on stderr."""
+    assert done.returncode == 2, done.stderr
+    assert done.stdout == ""
+    assert done.stderr.startswith("ggmlprobe: ")
+    assert done.stderr.count("\n") == 1
+    assert done.stderr.endswith("\n")
+    return done.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["no-such-command"], "No such command 'no-such-command'"),
+        ([], "Missing command"),
+        (["op"], "Missing command"),
+        (["preset"], "Missing command"),
+        (["op", "mul_matt"], "mul_mat"),
+        ([*SMALL, "--colour"], "--colour"),
+        ([*SMALL, "extra"], "extra"),
+        ([*MUL_MAT, "--widths", "0"], "at least 1"),
+        ([*MUL_MAT, "--widths", "4-1"], "'4-1' never ends or is empty"),
+        ([*MUL_MAT, "--widths", "1-4*1"], "FIRST-LAST+STEP"),
+        ([*MUL_MAT, "--widths", "one"], "'one' is no range: write 1,2,4"),
+        ([*MUL_MAT, "--widths", ""], "is no range"),
+        ([*MUL_MAT, "--m", "16"], "--m and --k go together"),
+        ([*MUL_MAT, "--k", "256"], "--m and --k go together"),
+        ([*SMALL, "--bs", "1"], "not 2 integers"),
+        ([*SMALL, "--per", "0,0,1,2"], "order of 0,1,2,3"),
+        ([*SMALL, "--k-v", "1"], "--k-v must be larger than k"),
+        ([*SMALL, "--threads", "0"], "at least 1"),
+        ([*SMALL, "--timeout", "0"], "timeout"),
+        ([*SMALL, "--type", "f32,"], "empty name"),
+        ([*SMALL, "-o", "xml"], "md"),
+        ([*SMALL, "--retry"], "--retry goes with --resume FILE"),
+        (["op", "flash_attn", "--heads", "5", "--kv-heads", "2"], "multiple of --kv-heads 2"),
+        (["op", "flash_attn", "--no-mask"], "--no-mask needs --kv-exact"),
+        (["op", "flash_attn", "--check", "nothing"], "kv-padding"),
+        (["op", "attn_nofa", "--type-v", "q8_0"], "--type-v must be f32, f16 or bf16"),
+        (["op", "mul_mat_id", "--routing", "fair"], "shared, disjoint, random, skewed"),
+        (["op", "mul_mat_id", "--experts", "4", "--used", "5"], "used"),
+        (["preset", "run", "no-such-preset"], "issue-28111"),
+        (["preset", "run"], "Missing argument"),
+        (["devices", "--lib", "no-such-place"], "no-such-place: no such file or folder"),
+    ],
+)  # fmt: skip
+def test_usage(cli: Cli, arguments: list[str], says: str) -> None:
+    assert says in refused(cli(*arguments))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["--type", "q9_9"], "no type q9_9 in this library: it has f32"),
+        (["--type-b", "q9_9"], "no type q9_9"),
+        (["--device", "CUDA77"], "no device CUDA77"),
+        (["--buft", "CPU_NONE"], "no buffer type CPU_NONE: CPU has CPU"),
+        (["--type", "q4_K", "--k", "100"], "multiple of 256"),
+        (["--lib", "nowhere/at/all"], "give the folder that holds libggml.so"),
+    ],
+)
+def test_what_the_library_does_not_have(cli: Cli, arguments: list[str], says: str) -> None:
+    assert says in refused(cli(*SMALL, *arguments))
+
+
+def test_fewer_cells_than_tokens(cli: Cli) -> None:
+    said = refused(cli("op", "flash_attn", "--kv", "4", "--widths", "1-8"))
+    assert "--kv 4 is less than the widest width 8" in said
+
+
+@pytest.mark.parametrize("content", [None, b"", b"text", b"\x7fELF" + bytes(100)])
+def test_lib_that_is_no_library(cli: Cli, tmp_path: Path, content: bytes | None) -> None:
+    path = tmp_path / "libggml.so"
+    if content is None:
+        path.mkdir()
+    else:
+        path.write_bytes(content)
+    assert "libggml.so" in refused(cli(*SMALL, "--lib", path))
+
+
+def test_lib_that_is_another_library(cli: Cli, planted: Path) -> None:
+    said = refused(cli(*SMALL, "--lib", planted))
+    assert "no ggml" in said
+
+
+@pytest.mark.parametrize("kind", ["md", "csv", "json"])
+def test_export_never_overwrites(cli: Cli, tmp_path: Path, kind: str) -> None:
+    path = tmp_path / "mine"
+    path.write_text("precious")
+    assert "--force replaces it" in refused(cli(*SMALL, f"--export-{kind}", path))
+    assert path.read_text() == "precious"
+    done = cli(*SMALL, f"--export-{kind}", path, "--force")
+    assert done.returncode == 0
+    assert "MUL_MAT" in path.read_text()
+    assert [p.name for p in tmp_path.iterdir() if p.is_file()] == ["mine"]
+
+
+@pytest.mark.parametrize(
+    ("where", "says"), [("missing/out.json", "make it first"), (".", "directory")]
+)
+def test_export_into_a_place_that_cannot_hold_it(cli: Cli, where: str, says: str) -> None:
+    assert says in refused(cli(*SMALL, "--export-json", where))
+
+
+@pytest.mark.parametrize(
+    ("content", "says"),
+    [
+        ("nonsense\n", "line 1"),
+        ('{"schema": 999, "configs": []}\n', "newer"),
+        ('{"schema": 1', "no whole line"),
+    ],
+)
+def test_resume_from_a_file_that_is_no_journal(
+    cli: Cli, tmp_path: Path, content: str, says: str
+) -> None:
+    path = tmp_path / "run.jsonl"
+    path.write_text(content)
+    assert says in refused(cli(*SMALL, "--resume", path))
+    assert path.read_text() == content, "nothing is lost"
+
+
+def test_resume_into_a_missing_folder(cli: Cli) -> None:
+    assert "missing/run.jsonl" in refused(cli(*SMALL, "--resume", "missing/run.jsonl"))
+
+
+def test_resume_with_other_settings(cli: Cli, tmp_path: Path) -> None:
+    path = tmp_path / "run.jsonl"
+    assert cli(*SMALL, "--resume", path, "--threads", "1").returncode == 0
+    before = path.read_bytes()
+    assert "threads" in refused(cli(*SMALL, "--resume", path, "--threads", "2"))
+    assert path.read_bytes() == before
+
+
+def test_nothing_that_ran_is_no_pass(cli: Cli) -> None:
+    done = cli(*MUL_MAT, "--type", "q8_1", "--m", "16", "--k", "256", "--widths", "1-2")
+    assert done.returncode == 2
+    assert done.stderr == "ggmlprobe: 0 cases ran: library does not quantize to q8_1\n"
+
+
+def test_failed_runs_leave_no_journal(cli: Cli, tmp_path: Path) -> None:
+    refused(cli(*SMALL, "--type", "q9_9"))
+    refused(cli(*SMALL, "--export-json", "missing/out.json"))
+    assert not list((tmp_path / "state").rglob("*.jsonl"))
+
+
+def commands(command: click.Command, context: click.Context) -> Iterator[str]:
+    """The help of a command and of all below it."""
+    yield command.get_help(context)
+    if isinstance(command, click.Group):
+        for name in command.list_commands(context):
+            below = command.get_command(context, name)
+            assert below is not None
+            yield from commands(below, click.Context(below, context, name))
+
+
+def test_every_help_fits_80_columns_and_has_an_example() -> None:
+    texts = list(commands(main, click.Context(main, info_name="ggmlprobe")))
+    assert len(texts) >= 11
+    for text in texts:
+        assert max(map(len, text.splitlines())) <= 80, text
+        assert "Example:" in text, text
+        assert "ggmlprobe " in text.partition("Example:")[2], text
+
+
+def test_help_and_version(cli: Cli) -> None:
+    assert "Exit status: 0" in cli("--help").stdout
+    assert cli("--version").stdout.startswith("ggmlprobe, version ")
+
+
+def test_devices(cli: Cli, lib_path: str) -> None:
+    done = cli("devices", "--lib", lib_path)
+    assert done.returncode == 0
+    assert f"library: {lib_path} (--lib)" in done.stdout
+    assert "version: " in done.stdout
+    (line,) = (line for line in done.stdout.splitlines() if line.startswith("types: "))
+    assert {"f32", "f16", "q4_0", "q8_0"} <= set(line.split())
+    assert "GiB free" in done.stdout
+    bufts = [line for line in done.stdout.splitlines() if "buffer types: " in line]
+    assert any("CPU" in line for line in bufts)
+
+
+def test_preset_list(cli: Cli) -> None:
+    done = cli("preset", "list")
+    assert done.returncode == 0
+    assert "issue-28111: 3 cases at widths 1,2,3,4,5,8" in done.stdout
+    assert "pr-28108: 18 cases at widths 1,2,3,4" in done.stdout
+    assert done.stdout.count("source:") >= 9
