@@ -7,6 +7,7 @@ every row meet every lane of a kernel's tile.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import tempfile
@@ -74,13 +75,13 @@ def store_checked(path: Path, data: bytes) -> None:
 
     A folder that cannot be written costs the cache, not the run.
     """
-    try:
+    with contextlib.suppress(OSError):
         path.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as file:
-            file.write(hashlib.blake2b(data, digest_size=DIGEST_BYTES).digest() + data)
-        os.replace(file.name, path)
-    except OSError:
-        return
+        # a folder of its own, so that a full disk leaves no part of a file behind
+        with tempfile.TemporaryDirectory(dir=path.parent, prefix=".new-") as folder:
+            new = Path(folder) / path.name
+            new.write_bytes(hashlib.blake2b(data, digest_size=DIGEST_BYTES).digest() + data)
+            os.replace(new, path)
 
 
 def library_identity(library: Library) -> str:
