@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import os
 import re
+import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -12,7 +13,16 @@ from pathlib import Path
 from ggmlprobe.errors import LibraryNotFound
 
 ENVIRONMENT = "GGMLPROBE_LIB"
-PACKAGED = Path(__file__).parent.parent / "lib"
+
+
+def _packaged() -> Path:
+    """Return lib/ beside the package, or where pip put it if a checkout stands in front of that."""
+    beside = Path(__file__).parent.parent / "lib"
+    behind = (Path(entry) / "ggmlprobe" / "lib" for entry in sys.path)
+    return next((folder for folder in (beside, *behind) if folder.is_dir()), beside)
+
+
+PACKAGED = _packaged()
 
 # Folders below the one given in which builds and wheels keep their libraries.
 SUBFOLDERS = ("", "bin", "lib", "lib64", "build/bin", "libggml/lib64", "llama_cpp/lib")
