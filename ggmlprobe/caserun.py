@@ -72,7 +72,7 @@ class CaseRun:
         """Widths without a row."""
         return [width for width in self.widths if width not in self.results]
 
-    def request(self, fault: str | None) -> Request:
+    def request(self, fault: str | None, hot: bool = False) -> Request:
         """What is left to run."""
         settled = [(seed, width) for seed in self.seeds for width in self.results]
         fields = dataclasses.fields(self.op)  # type: ignore[arg-type]
@@ -82,7 +82,7 @@ class CaseRun:
             threads_batch=self.config.threads_batch, widths=list(self.widths),
             seeds=list(self.seeds), done=[*self.outcomes, *settled], check=self.check, fault=fault,
             passes=[name for name in self.passes if self._lacking(name)],
-            pass_widths=self.pending(),
+            pass_widths=self.pending(), hot=hot,
         )  # fmt: skip
 
     def take(self, event: Event) -> Iterator[Result]:

@@ -107,6 +107,22 @@ def pick_buft(device: Event, name: str | None) -> str | None:
     return None
 
 
+def environments(
+    settings: Sequence[tuple[str, Sequence[str]]],
+) -> list[dict[str, str | None]]:
+    """The product of settings; the first has every variable unset, which is the baseline.
+
+    Raises:
+        UsageError: a variable is named twice.
+    """
+    names = [name for name, _ in settings]
+    for name in names:
+        if names.count(name) > 1:
+            raise UsageError(f"--set-env {name} is there twice: write {name}=A,B")
+    values = [tuple(dict.fromkeys([None, *(v or None for v in given)])) for _, given in settings]
+    return [dict(zip(names, each, strict=True)) for each in itertools.product(*values)]
+
+
 def configs(
     ready: Event,
     device_name: str | None,
@@ -114,12 +130,14 @@ def configs(
     threads: Sequence[int],
     threads_batch: Sequence[int] | None,
     env: Mapping[str, str | None],
+    first_id: int = 0,
 ) -> list[Config]:
     """A config for every buffer type and thread count.
 
     Args:
         ready: the child's description of its library.
         threads_batch: None for the same as `threads`; one value goes with every thread count.
+        env: variables set for this child. first_id: number of the first config.
     """
     device = pick_device(ready["devices"], device_name)
     fields = {f.name for f in dataclasses.fields(DeviceRecord)}
@@ -128,5 +146,5 @@ def configs(
     named = [pick_buft(device, buft) for buft in bufts]
     return [
         Config(f"c{i}", LibraryInfo(**ready["library"]), described, buft, t, b, dict(env))
-        for i, (buft, (t, b)) in enumerate(itertools.product(named, pairs))
+        for i, (buft, (t, b)) in enumerate(itertools.product(named, pairs), first_id)
     ]

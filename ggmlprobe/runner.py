@@ -30,6 +30,7 @@ class Runner:
         seeds: in order; the first makes the weights.
         finished: rows of a journal that need not be run again, by Result.key.
         check: see checks.CHECKS. fault: see faults.FAULTS.
+        passes: see dispatch.passes. hot: time on one set of weights.
         started: called with each case that is about to run.
     """
 
@@ -39,6 +40,7 @@ class Runner:
     check: str | None = None
     fault: str | None = None
     passes: tuple[str, ...] = ()
+    hot: bool = False
     started: Callable[[Config, Case], None] = lambda config, case: None
     wall_seconds: float = 0.0
     compute_seconds: float = 0.0
@@ -50,6 +52,9 @@ class Runner:
         """Rows of every case in every config; a case's classes after its last row."""
         began = time.perf_counter()
         for config in configs:
+            for other in self.workers.values():
+                if other is not self.workers[config.id]:
+                    other.stop()
             for case in cases:
                 self.started(config, case)
                 yield from self._run_case(config, case)
@@ -64,7 +69,7 @@ class Runner:
         worker = self.workers[config.id]
         before = dict(run.results)
         while run.pending():
-            for event in worker.run(run.request(self.fault)):
+            for event in worker.run(run.request(self.fault, self.hot)):
                 yield from run.take(event)
                 if event["event"] == "done":
                     self.compute_seconds += event["compute_seconds"]

@@ -56,6 +56,23 @@ class Names(click.ParamType):
         return names
 
 
+class Setting(click.ParamType):
+    """An environment variable and the values to run with."""
+
+    name = "setting"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[str, tuple[str, ...]]:
+        """Split into name and values; a tuple passes."""
+        if isinstance(value, tuple):
+            return value
+        name, equals, values = value.partition("=")
+        if not equals or not name.isidentifier():
+            self.fail(f"'{value}' is no setting: write VAR=A,B", param, ctx)
+        return name, tuple(values.split(","))
+
+
 RANGE, NAMES = Range(), Names()
 
 
@@ -70,6 +87,10 @@ class ProbeOptions:
     device: str | None
     lib: str | None
     buft: tuple[str, ...] | None
+    env: tuple[tuple[str, tuple[str, ...]], ...]
+    kernels: bool
+    time: bool
+    hot: bool
     timeout: float
     resume: Path | None
     retry: bool
@@ -95,6 +116,12 @@ def probe_options(function: F) -> F:
                      "[$GGMLPROBE_LIB, the packaged build, llama_cpp's]."),
         click.option("--buft", type=NAMES,
                      help="Buffer types of the weights, such as CPU_REPACK [the device's own]."),
+        click.option("--set-env", "env", type=Setting(), multiple=True, metavar="VAR=A,B",
+                     help="Run with each value of a variable, in a child of its own; an empty one "
+                     "is unset, which is always run. Several make a product."),
+        click.option("--kernels", is_flag=True, help="Name the kernels that ran, in a pass apart."),
+        click.option("--time", is_flag=True, help="Time the op alone, in a pass apart."),
+        click.option("--hot", is_flag=True, help="With --time: weights that a cache may hold."),
         click.option("--timeout", type=click.FloatRange(min=0, min_open=True), default=300.0,
                      show_default=True, help="Seconds after which a run counts as hung."),
         click.option("--resume", type=path, metavar="FILE",

@@ -14,6 +14,7 @@ from pathlib import Path
 import click
 
 from ggmlprobe import plan, report
+from ggmlprobe.cli.fleet import Fleet
 from ggmlprobe.cli.options import ProbeOptions
 from ggmlprobe.cli.progress import Progress
 from ggmlprobe.errors import UsageError
@@ -28,8 +29,7 @@ from ggmlprobe.record import (
 )
 from ggmlprobe.runner import Case, Runner
 from ggmlprobe.verdict import FINDINGS, Verdict
-from ggmlprobe.worker.protocol import Event, Spec
-from ggmlprobe.worker.supervisor import Worker
+from ggmlprobe.worker.protocol import Event
 
 RETRIED = ("CRASH", "TIMEOUT", "OOM")
 INTERRUPTED = 130
@@ -38,17 +38,6 @@ INTERRUPTED = 130
 def command_line() -> str:
     """The exact command, as a shell takes it."""
     return shlex.join(["ggmlprobe", *sys.argv[1:]])
-
-
-def cores() -> int:
-    """Cores this process may use."""
-    return len(os.sched_getaffinity(0))
-
-
-def cache_dir() -> str:
-    """`GGMLPROBE_CACHE_DIR`, else ggmlprobe under the user's cache folder."""
-    default = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "ggmlprobe"
-    return os.environ.get("GGMLPROBE_CACHE_DIR") or str(default)
 
 
 def state_file() -> Path:
@@ -79,26 +68,26 @@ def run_and_print(
     files = check_exports(options)
     if options.retry and options.resume is None:
         raise UsageError("--retry goes with --resume FILE")
-    worker = Worker(Spec(options.lib, {}, cache_dir()), options.timeout)
+    if options.hot and not options.time:
+        raise UsageError("--hot goes with --time")
+    fleet = Fleet(options)
     try:
-        ready = worker.ready()
+        ready = fleet.start()
         cases = cases_of(ready)
         plan.check_cases(cases, ready["types"])
-        configs = plan.configs(
-            ready, options.device, options.buft or (None,), options.threads or (cores(),),
-            options.threads_batch, {},
-        )  # fmt: skip
+        configs = list(fleet.configs)
         header = Header(SCHEMA_VERSION, command_line(), configs, collect_environment())
         with Journal.open(
             options.resume or state_file(), header, resume=options.resume is not None
         ) as journal:
             finished = journal.partial.finished(RETRIED if options.retry else ())
             runner = Runner(
-                {config.id: worker for config in configs}, options.seeds, finished, check
-            )
+                fleet.workers, options.seeds, finished, check, passes=passes(options),
+                hot=options.hot,
+            )  # fmt: skip
             record = collect(runner, header, cases, journal)
     finally:
-        worker.stop()
+        fleet.stop()
     record = replace(record, timing=runner.timing(cpu_seconds()))
     publish(record, options, files)
     if record.interrupted:
@@ -107,6 +96,12 @@ def run_and_print(
     if options.resume is None:
         journal.path.unlink(missing_ok=True)
     sys.exit(exit_status(record))
+
+
+def passes(options: ProbeOptions) -> tuple[str, ...]:
+    """Passes asked for, in the order they run."""
+    asked = {"kernels": options.kernels, "time": options.time}
+    return tuple(name for name, wanted in asked.items() if wanted)
 
 
 def exit_status(record: Record) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
@@ -11,6 +11,7 @@ from ggmlprobe.errors import UsageError
 from ggmlprobe.ggml.tensor import Context, Tensor
 from ggmlprobe.ops.attention import Attention, AttentionInputs
 from ggmlprobe.ops.base import BlockGraph, Blocks, Session, case_text, opened
+from ggmlprobe.ops.mul_mat import IDENTITY, MulMat
 
 
 @dataclass(frozen=True)
@@ -31,18 +32,19 @@ class AttnNofa(Attention):
         return ((self.type_K, self.hsk), (self.type_V, self.n_kv))
 
     def upstream_case(self, width: int) -> str:
-        """The three ops as test-backend-ops prints each."""
-        batch, kv = (self.nh, self.streams), self.n_kv
-        product = {"type_b": "f32", "n": width, "bs": batch, "nr": (self.nr2, 1)}
-        scale = 1.0 if self.logit_softcap else self.scale
-        return " ".join([
-            case_text("MUL_MAT", type_a=self.type_K, m=kv, k=self.hsk, **product),
-            case_text(
-                "SOFT_MAX", type="f32", ne=(kv, width, self.heads, self.streams), mask=self.mask,
-                sinks=self.sinks, scale=scale, max_bias=float(self.max_bias),
-            ),
-            case_text("MUL_MAT", type_a=self.type_V, m=self.hsv, k=kv, **product),
-        ])  # fmt: skip
+        """The three ops as test-backend-ops prints each; K and Q are permuted, V is contiguous."""
+        kv, scale = self.n_kv, 1.0 if self.logit_softcap else self.scale
+        product = MulMat(
+            type_a=self.type_K, m=kv, k=self.hsk, bs=(self.nh, self.streams), nr=(self.nr2, 1),
+            per=(0, 2, 1, 3),
+        )  # fmt: skip
+        weighted = replace(product, type_a=self.type_V, m=self.hsv, k=kv, per=IDENTITY)
+        soft_max = case_text(
+            "SOFT_MAX", type="f32", ne=(kv, width, 1, self.streams), mask=self.mask,
+            sinks=self.sinks, m_prec="f32", nr23=(self.heads, 1), scale=scale,
+            max_bias=float(self.max_bias), inplace=False,
+        )  # fmt: skip
+        return " ".join([product.upstream_case(width), soft_max, weighted.upstream_case(width)])
 
     def prepare(self, session: Session, weights_seed: int, widest: int) -> AttnNofaEvaluator:
         """An open evaluator: caches allocated."""

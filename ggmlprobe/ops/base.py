@@ -35,6 +35,7 @@ class Session:
         threads_batch: threads of wider evaluations (llama.cpp's n_threads_batch).
         pools: quantized weight rows, shared between cases.
         readback: called with ([count, E] float32, first token, count); where faults are planted.
+        hot: time on one set of weights, which a cache may hold.
     """
 
     library: Library
@@ -44,6 +45,7 @@ class Session:
     threads: int = 1
     threads_batch: int = 1
     readback: Readback = field(default=as_read)
+    hot: bool = False
 
     def compute(self, graph: Graph, width: int) -> None:
         """Run a graph with the thread count that llama.cpp would use for this width."""

@@ -16,6 +16,7 @@ from ggmlprobe.report.rows import (
     param_names,
     varying_config_columns,
 )
+from ggmlprobe.report.settings import setting_lines
 from ggmlprobe.report.text import NONE, ascii_line, number, param, ranges
 
 PAIRS_SHOWN = 8
@@ -50,6 +51,7 @@ def table(record: Record) -> str:
         blocks.append(_pipe_table(_columns(record, layout, notes)))
     blocks.append("\n".join(notes.lines()))
     blocks.append("\n".join(_class_lines(record, layout)))
+    blocks.append("\n".join(setting_lines(record)))
     blocks.append("\n".join(footer(record)))
     return "\n\n".join(filter(None, blocks)) + "\n"
 

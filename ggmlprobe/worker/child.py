@@ -85,7 +85,7 @@ class Child:
         backend = self.backends[request.device]
         return Session(
             self.library, backend, self.pools, request.buft, request.threads,
-            request.threads_batch, faults.readback(request.fault),
+            request.threads_batch, faults.readback(request.fault), request.hot,
         )  # fmt: skip
 
     def run(self, request: Request) -> None:

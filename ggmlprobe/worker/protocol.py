@@ -45,6 +45,7 @@ class Request:
         check: name of a check, or None for width against width 1.
         fault: name of a planted fault (selftest), or None.
         passes: names in dispatch.passes.MODULES. pass_widths: the widths they cover.
+        hot: the time pass keeps to one set of weights, which a cache may hold.
     """
 
     op: str
@@ -60,3 +61,4 @@ class Request:
     fault: str | None = None
     passes: list[str] = field(default_factory=list)
     pass_widths: list[int] = field(default_factory=list)
+    hot: bool = False
