@@ -17,7 +17,7 @@ from ggmlprobe.checks import paired
 from ggmlprobe.dispatch import passes
 from ggmlprobe.errors import ComputeFailed, OutOfMemory, ProbeError, Unsupported, UsageError
 from ggmlprobe.ggml.device import Backend, devices
-from ggmlprobe.ggml.find import find
+from ggmlprobe.ggml.find import Found, find
 from ggmlprobe.ggml.library import Library, check
 from ggmlprobe.ops import OPS
 from ggmlprobe.ops.base import Op, Session
@@ -40,6 +40,11 @@ def failure(error: Exception) -> dict[str, str]:
 def tuples(params: dict[str, Any]) -> dict[str, Any]:
     """JSON's lists as the tuples the ops' dataclasses hold."""
     return {k: tuple(v) if isinstance(v, list) else v for k, v in params.items()}
+
+
+def shown_path(found: Found) -> str:
+    """The library's place for the record: the packaged one is named as in the package."""
+    return "ggmlprobe/lib" if found.origin == "packaged" else str(found.directory)
 
 
 class Child:
@@ -69,7 +74,7 @@ class Child:
         library = self.library
         return {
             "library": {
-                "path": str(library.found.directory), "version": library.version,
+                "path": shown_path(library.found), "version": library.version,
                 "commit": library.commit, "origin": library.found.origin, "stamp": library.stamp,
             },
             "types": {t.name: {"blck_size": t.blck_size, "quantized": t.quantized}
