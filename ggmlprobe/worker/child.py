@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import dataclasses
 import json
 import os
 import resource
+import signal
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -25,6 +27,8 @@ from ggmlprobe.pool import PoolStore
 from ggmlprobe.worker.protocol import Event, Request, Spec
 
 GIB = 2**30
+# linux/prctl.h
+PR_SET_PDEATHSIG = 1
 ROW_ERRORS = (Unsupported, UsageError, OutOfMemory, MemoryError, ComputeFailed)
 
 
@@ -186,6 +190,12 @@ class Child:
                 self.say("measured", phase=name, width=width, data={f"{name}_note": str(error)})
 
 
+def die_with_parent() -> None:
+    """Have Linux end this process with the thread that started it, even where the library hangs."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+
+
 def quiet_start() -> TextIO:
     """Keep stdout for events: what the library prints there goes to stderr; no core files."""
     events = os.fdopen(os.dup(1), "w", encoding="ascii")
@@ -198,6 +208,7 @@ def quiet_start() -> TextIO:
 
 def main() -> None:
     """Serve requests from stdin until it ends."""
+    die_with_parent()
     out = quiet_start()
     start = json.loads(sys.stdin.readline())
     for name, value in start["restore"].items():
