@@ -67,14 +67,13 @@ class Runner:
         run.take_finished(self.finished)
         yield from run.results.values()
         worker = self.workers[config.id]
-        before = dict(run.results)
         while run.pending():
             for event in worker.run(run.request(self.fault, self.hot)):
                 yield from run.take(event)
                 if event["event"] == "done":
                     self.compute_seconds += event["compute_seconds"]
                     self.peak_rss_bytes = max(self.peak_rss_bytes, event["peak_rss_bytes"])
-        if (classes := run.classes()) is not None and run.results != before:
+        if (classes := run.classes()) is not None:
             yield classes
 
     def timing(self, cpu_seconds: float | None) -> Timing:

@@ -127,21 +127,24 @@ def collect(runner: Runner, header: Header, cases: list[Case], journal: Journal)
     try:
         for row in runner.run(header.configs, cases):
             if isinstance(row, CaseClasses):
+                known = classes.get((row.config, row.case)) == row
                 classes[row.config, row.case] = row
             else:
+                known = runner.finished.get(row.key) is row
                 results[row.key] = row
                 progress.row(row)
-            if not (isinstance(row, Result) and runner.finished.get(row.key) is row):
+            if not known:
                 journal.append(row)
     except KeyboardInterrupt:
         interrupted = True
     finally:
         progress.end()
-    ran = {(row.config, row.case) for row in results.values()}
+    place = {key: i for i, key in enumerate(dict.fromkeys((c, name) for c, name, _ in results))}
     return Record(
         header.schema, header.command, header.configs, header.environment,
-        list(results.values()),
-        [row for key, row in classes.items() if key in ran], interrupted=interrupted,
+        # a width that died has its row before narrower ones that ran on
+        sorted(results.values(), key=lambda row: (place[row.config, row.case], row.width)),
+        [row for key, row in classes.items() if key in place], interrupted=interrupted,
     )  # fmt: skip
 
 
