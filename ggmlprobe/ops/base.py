@@ -167,17 +167,21 @@ class BlockGraph:
     ) -> None:
         self.session, self.count, self.streams = session, count, streams
         self.context = Context(session.library)
-        self.inputs, nodes = build(self.context, count)
-        self.out = nodes[-1]
-        self.context.allocate(session.backend, usage="any")
-        for node in nodes:
-            if not session.backend.supports(node):
-                self.context.close()
-                raise Unsupported(
-                    f"{session.backend.info.name} does not support this op with these parameters"
-                )
-        self.graph = self.context.graph(self.out)
+        try:
+            self.inputs, nodes = build(self.context, count)
+            self.out = nodes[-1]
+            self.context.allocate(session.backend, usage="any")
+            self._check_supported(nodes)
+            self.graph = self.context.graph(self.out)
+        except BaseException:
+            self.context.close()
+            raise
         self.fill = np.full(self.out.nbytes // 4, compare.UNWRITTEN, np.uint32)
+
+    def _check_supported(self, nodes: list[Tensor]) -> None:
+        backend = self.session.backend
+        if not all(backend.supports(node) for node in nodes):
+            raise Unsupported(f"{backend.info.name} does not support this op with these parameters")
 
     def run(self, first: int, **inputs: np.ndarray) -> np.ndarray:
         """Set the inputs, compute, read back: float32 [count, E]."""
