@@ -72,3 +72,48 @@ def check() -> Check:
         assert nmse(evaluator.evaluate(1, tokens - 1), exact[1:]) < bound
 
     return against
+
+
+# ALiBi's slopes for max_bias 8 (Press et al. 2022, and its authors' rule for 6 heads) and 4
+SLOPES = {
+    (8.0, 4): [2**-2, 2**-4, 2**-6, 2**-8],
+    (8.0, 6): [2**-2, 2**-4, 2**-6, 2**-8, 2**-1, 2**-3],
+    (4.0, 4): [2**-1, 2**-2, 2**-3, 2**-4],
+}
+
+
+def attend_one(op: Any, q: np.ndarray, k: np.ndarray, v: np.ndarray, at: int, head: int,
+               sink: float | None) -> np.ndarray:  # fmt: skip
+    """Return the attention of one query at position `at` over cells k [n, hsk] and v [n, hsv]."""
+    first = max(0, at + 1 - op.window) if op.window else 0
+    seen = range(first, at + 1) if op.mask else range(len(k))
+    # the op takes its scale as a C float
+    logits = k[seen] @ q * float(np.float32(1) / np.sqrt(np.float32(op.hsk)))
+    if op.logit_softcap:
+        logits = op.logit_softcap * np.tanh(logits / op.logit_softcap)
+    if op.max_bias:
+        logits = logits - SLOPES[op.max_bias, op.heads][head] * (at - np.array(seen))
+    weights = np.exp(logits)
+    total = weights.sum() + (0.0 if sink is None else np.exp(sink))
+    out: np.ndarray = weights @ v[seen] / total
+    return out
+
+
+@pytest.fixture(scope="session")
+def attend(read: Read) -> Callable[..., np.ndarray]:
+    """Return attention by its definition over caches [streams, n_kv, heads, hs]."""
+
+    def definition(evaluator: Any, k: np.ndarray, v: np.ndarray, tokens: int) -> np.ndarray:
+        op, made = evaluator.op, evaluator.blocks[tokens].inputs
+        evaluator.evaluate(0, tokens)
+        q = read(made["q"], op.streams, tokens, op.heads, op.hsk)
+        sinks = read(made["sinks"], op.heads) if op.sinks else [None] * op.heads
+        out = np.empty((tokens, op.streams, op.heads, op.hsv))
+        for token, stream, head in np.ndindex(tokens, op.streams, op.heads):
+            kv = (k[stream, :, head // op.nr2], v[stream, :, head // op.nr2])
+            at = op.cells - tokens + token
+            query = q[stream, token, head]
+            out[token, stream, head] = attend_one(op, query, *kv, at, head, sinks[head])
+        return out.reshape(tokens, -1)
+
+    return definition
