@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from functools import cache
+from importlib import import_module
 from pathlib import Path
 from typing import Any
-
-import cffi
 
 HEADERS = ("ggml.h", "ggml-backend.h", "ggml-alloc.h", "ggml-cpu.h")
 
@@ -15,6 +14,7 @@ HEADERS = ("ggml.h", "ggml-backend.h", "ggml-alloc.h", "ggml-cpu.h")
 def ffi() -> Any:
     """Return the FFI that knows every declared function."""
     folder = Path(__file__).parent / "decl"
-    made = cffi.FFI()
+    # not on top: the parent process knows the ops, but opens no library
+    made = import_module("cffi").FFI()
     made.cdef("\n".join((folder / name).read_text(encoding="utf-8") for name in HEADERS))
     return made
