@@ -39,6 +39,26 @@ class Range(click.ParamType):
             self.fail(str(error), param, ctx)
 
 
+class Pair(click.ParamType):
+    """Integers of a fixed number, separated by commas."""
+
+    name = "ints"
+
+    def __init__(self, count: int) -> None:
+        self.count = count
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[int, ...]:
+        """Split; a tuple passes."""
+        if isinstance(value, tuple):
+            return value
+        parts = value.split(",")
+        if len(parts) != self.count or not all(part.strip().isdigit() for part in parts):
+            self.fail(f"'{value}' is not {self.count} integers, such as 1,1", param, ctx)
+        return tuple(int(part) for part in parts)
+
+
 class Names(click.ParamType):
     """Names separated by commas."""
 
