@@ -405,3 +405,30 @@ def test_a_check_is_part_of_the_case_and_has_no_classes() -> None:
 def test_a_nan_error_is_wrong_and_can_be_written_down() -> None:
     (row,) = feed(run_of(widths=(2,), seeds=(1,)), outcome(1, 2, nmse_width=math.nan))
     assert row.verdict == "WRONG"
+
+
+def measured(name: str, width: int, **data: Any) -> Event:
+    return wire({"event": "measured", "phase": name, "width": width, "data": data})
+
+
+def test_a_row_waits_for_what_its_passes_measure() -> None:
+    run = run_of(widths=(1, 2), passes=("time",))
+    assert clean(run) == []
+    asked = run.request(None)
+    assert (asked.passes, asked.pass_widths) == (["time"], [1, 2])
+    (row,) = feed(run, measured("time", 2, time_note="cold"))
+    assert (row.width, row.verdict, row.time_note) == (2, "INVARIANT", "cold")
+    assert run.request(None).pass_widths == [1]
+    (row,) = feed(run, wire({"event": "done"}))
+    assert (row.width, row.verdict, row.time_note) == (1, "INVARIANT", "not measured")
+
+
+def test_a_death_in_a_pass_costs_its_data_and_not_the_verdict() -> None:
+    run = run_of(widths=(1, 2), passes=("kernels", "time"))
+    clean(run)
+    assert feed(run, died("CRASH", "kernels", None, 2, "SIGSEGV")) == []
+    # the pass that died is not asked for again, the other one is
+    assert run.request(None).passes == ["time"]
+    rows = feed(run, measured("time", 1), measured("time", 2))
+    assert [(row.width, row.verdict) for row in rows] == [(1, "INVARIANT"), (2, "INVARIANT")]
+    assert [row.kernels_note for row in rows] == ["SIGSEGV"] * 2
