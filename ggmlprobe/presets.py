@@ -129,10 +129,9 @@ MODELS = (
         (experts("q4_K", 256, 8, 512, 2048), router(256, 2048), attention(256, 16, 2)),
     ),
     Preset(
-        "qwen3-30b-a3b", "shapes of Qwen3 30B A3B (4 KV heads); attention with 8 too", "",
-        SPECULATIVE_WIDTHS,
+        "qwen3-30b-a3b", "shapes of Qwen3 30B A3B", "", SPECULATIVE_WIDTHS,
         (experts("q4_K", 128, 8, 768, 2048), router(128, 2048),
-         attention(128, 32, 8), attention(128, 32, 4)),
+         attention(128, 32, 4)),
     ),
     Preset(
         "gpt-oss-20b", "shapes of gpt-oss 20B", "", SPECULATIVE_WIDTHS,

@@ -97,8 +97,7 @@ def test_qwen3_30b_a3b() -> None:
     up, down = ("q4_K", 128, 8, 768, 2048), ("q4_K", 128, 8, 2048, 768)
     assert experts("qwen3-30b-a3b") == [up, down]
     assert products("qwen3-30b-a3b") == [("f32", 128, 2048)]
-    # the model has 4 KV heads; 8 are in the list that the presets were made after
-    assert attentions("qwen3-30b-a3b") == both_kv(plain(128, 32, 8), plain(128, 32, 4))
+    assert attentions("qwen3-30b-a3b") == both_kv(plain(128, 32, 4))
 
 
 def test_gpt_oss_20b() -> None:
