@@ -128,6 +128,10 @@ class Attention:
         token = 4 * self.heads * (self.hsk + self.hsv) + 2 * self.n_kv
         return self.streams * (cache * self.n_kv + token * widest)
 
+    def flops(self, width: int) -> int:
+        """Upstream's op_flops() of FLASH_ATTN_EXT: the products only."""
+        return 2 * self.heads * width * (self.hsk + self.hsv) * self.n_kv * self.streams
+
 
 class AttentionInputs:
     """Q, caches, mask and sinks of one seed; token t of T sits in cell cells - T + t.

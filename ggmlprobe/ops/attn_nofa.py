@@ -10,7 +10,8 @@ import numpy as np
 from ggmlprobe.errors import UsageError
 from ggmlprobe.ggml.tensor import Context, Tensor
 from ggmlprobe.ops.attention import Attention, AttentionInputs
-from ggmlprobe.ops.base import BlockGraph, Blocks, Session, case_text, opened
+from ggmlprobe.ops.base import Session, case_text, opened
+from ggmlprobe.ops.caches import AttentionEvaluator, Caches, Shape
 from ggmlprobe.ops.mul_mat import IDENTITY, MulMat
 
 
@@ -51,33 +52,30 @@ class AttnNofa(Attention):
         return opened(AttnNofaEvaluator(self, session, widest))
 
 
-class AttnNofaEvaluator:
+class AttnNofaEvaluator(AttentionEvaluator):
     """K cache, transposed V cache; per width a graph of two products and a soft_max."""
 
-    def __init__(self, op: AttnNofa, session: Session, widest: int) -> None:
-        self.op, self.session, self.widest = op, session, widest
-        self.caches = Context(session.library)
-        self.blocks = Blocks(lambda count: BlockGraph(session, self._build, count, op.streams))
+    MASK = np.float32
 
-    def open(self) -> None:
-        """Allocate the caches and ask whether the device runs the ops."""
+    def _shapes(self) -> tuple[Shape, Shape | None]:
         op = self.op
-        self.k = self.caches.new_tensor(op.type_K, (op.hsk * op.nh, op.n_kv, op.streams), "cache_k")
-        self.v = self.caches.new_tensor(op.type_V, (op.n_kv, op.hsv * op.nh, op.streams), "cache_v")
-        self.caches.allocate(self.session.backend)
-        self.blocks.support()
+        k = (op.type_K, (op.hsk * op.nh, op.n_kv, op.streams))
+        return k, (op.type_V, (op.n_kv, op.hsv * op.nh, op.streams))
 
-    def _build(self, context: Context, count: int) -> tuple[dict[str, Tensor], list[Tensor]]:
+    def _build(
+        self, context: Context, count: int, caches: Caches
+    ) -> tuple[dict[str, Tensor], list[Tensor]]:
+        assert caches.v is not None
         op, row = self.op, self.session.library.row_size
         made = {"q": context.new_tensor("f32", (op.hsk, op.heads, count, op.streams), "q")}
         cell = row(op.type_K, op.hsk * op.nh)
         k = context.view_4d(
-            self.k, (op.hsk, op.nh, op.n_kv, op.streams),
+            caches.k, (op.hsk, op.nh, op.n_kv, op.streams),
             (row(op.type_K, op.hsk), cell, cell * op.n_kv), 0,
         )  # fmt: skip
         channel = row(op.type_V, op.n_kv)
         v = context.view_4d(
-            self.v, (op.n_kv, op.nh, op.hsv, op.streams),
+            caches.v, (op.n_kv, op.nh, op.hsv, op.streams),
             (channel * op.hsv, channel, channel * op.hsv * op.nh), 0,
         )  # fmt: skip
         q, k, v = (context.permute(tensor, (0, 2, 1, 3)) for tensor in (made["q"], k, v))
@@ -108,30 +106,11 @@ class AttnNofaEvaluator:
     def load(self, seed: int) -> None:
         """Fill the caches and make the queries of all tokens."""
         op = self.op
-        self.inputs = made = AttentionInputs(op, self.session, seed, self.widest)
+        made = AttentionInputs(op, self.session, seed, self.widest)
         assert made.v is not None
+        assert self.v is not None
         self.k.set(made.k)
         size = self.session.library.types[op.type_V].type_size
         cells = made.v.reshape(op.streams, op.n_kv, op.nh * op.hsv, size)
         self.v.set(np.ascontiguousarray(cells.transpose(0, 2, 1, 3)))
-        self.exact, self.magnitude = made.reference()
-        made.drop_caches()
-
-    def evaluate(self, first: int, count: int) -> np.ndarray:
-        """Queries first .. first + count - 1 in one graph: float32 [count, E]."""
-        op, span = self.op, slice(first, first + count)
-        made = {"q": np.ascontiguousarray(self.inputs.q[:, span])}
-        if op.mask:
-            made["mask"] = self.inputs.mask(first, count, np.float32)
-        if op.sinks:
-            made["sinks"] = self.inputs.sinks
-        return self.blocks[count].run(first, **made)
-
-    def reference(self, token: int) -> tuple[np.ndarray, np.ndarray]:
-        """Float64 output of a token, and sum p |v|: [streams * heads * hsv]."""
-        return self.exact[token], self.magnitude[token]
-
-    def close(self) -> None:
-        """Free the caches and every graph."""
-        self.blocks.close()
-        self.caches.close()
+        self._take(made)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar
 
 import numpy as np
 
@@ -16,12 +16,20 @@ from ggmlprobe.ggml.library import Library
 from ggmlprobe.ggml.tensor import Context, Graph, Tensor
 from ggmlprobe.pool import PoolStore
 
+if TYPE_CHECKING:
+    from ggmlprobe.ops.timed import TimedGraph
+
 Readback = Callable[[np.ndarray, int, int], np.ndarray]
 
 
 def as_read(out: np.ndarray, first: int, count: int) -> np.ndarray:
     """The tensor read-back as it is: no planted fault."""
     return out
+
+
+def as_planned(done: int, planned: int) -> bool:
+    """Whether rounds are left."""
+    return done < planned
 
 
 @dataclass
@@ -36,6 +44,7 @@ class Session:
         pools: quantized weight rows, shared between cases.
         readback: called with ([count, E] float32, first token, count); where faults are planted.
         hot: time on one set of weights, which a cache may hold.
+        turn: called with (rounds timed, rounds planned): whether to time another one.
     """
 
     library: Library
@@ -46,6 +55,7 @@ class Session:
     threads_batch: int = 1
     readback: Readback = field(default=as_read)
     hot: bool = False
+    turn: Callable[[int, int], bool] = field(default=as_planned)
 
     def compute(self, graph: Graph, width: int) -> None:
         """Run a graph with the thread count that llama.cpp would use for this width."""
@@ -53,11 +63,28 @@ class Session:
         self.backend.compute(graph)
 
 
+class WeightSet(Protocol):
+    """What a case reads again in every evaluation: its weights, or its caches."""
+
+    size: int
+
+    def close(self) -> None:
+        """Free the memory."""
+
+
 class Evaluator(Protocol):
     """Runs one case: any block of its tokens, and the float64 truth of each token.
 
     The tokens are fixed by `load`; `evaluate(0, W)` is width W, `evaluate(t, 1)` is token t alone.
     """
+
+    @property
+    def weights(self) -> Any:
+        """The `WeightSet` of the case."""
+
+    @property
+    def blocks(self) -> Blocks:
+        """Graphs by width."""
 
     def open(self) -> None:
         """Allocate and fill the weights."""
@@ -70,6 +97,19 @@ class Evaluator(Protocol):
 
     def reference(self, token: int) -> tuple[np.ndarray, np.ndarray]:
         """Float64 output [E] from the dequantized inputs, and sum |w x| [E] behind each element."""
+
+    def copy_weights(self) -> WeightSet:
+        """The weights of the case again, in memory of their own."""
+
+    def weights_read(self, count: int) -> int:
+        """Bytes of the weights that one evaluation of the first `count` tokens reads."""
+
+    def timed(self, count: int, copies: int, sets: Sequence[Any]) -> TimedGraph:
+        """`copies` evaluations of the first `count` tokens in one graph.
+
+        Args:
+            sets: `weights` and copies of them, which the evaluations use in turn.
+        """
 
     def close(self) -> None:
         """Free buffers and graphs."""
@@ -100,6 +140,9 @@ class Op(Protocol):
 
     def bytes_needed(self, library: Library, widest: int) -> int:
         """Bytes of all tensors of the case at its widest width."""
+
+    def flops(self, width: int) -> int:
+        """Operations of one evaluation, as upstream's op_flops() counts them."""
 
     def prepare(self, session: Session, weights_seed: int, widest: int) -> Evaluator:
         """An open evaluator: weights allocated and filled.
@@ -156,6 +199,10 @@ class BlockGraph:
         build: makes the inputs and nodes in a context; returns (inputs by name, nodes). The last
             node is the output: float32 [.., tokens, streams], fastest first.
         streams: size of what lies outside the tokens in the output (batch, streams).
+
+    Attributes:
+        size: bytes of the buffer.
+        moved: bytes of inputs, of the output, and of nodes between them both ways.
     """
 
     def __init__(
@@ -170,7 +217,9 @@ class BlockGraph:
         try:
             self.inputs, nodes = build(self.context, count)
             self.out = nodes[-1]
-            self.context.allocate(session.backend, usage="any")
+            self.size = self.context.allocate(session.backend, usage="any").size
+            made = [*self.inputs.values(), *nodes, *nodes[:-1]]
+            self.moved = sum(tensor.nbytes for tensor in made)
             self._check_supported(nodes)
             self.graph = self.context.graph(self.out)
         except BaseException:

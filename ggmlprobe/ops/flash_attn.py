@@ -5,11 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-import numpy as np
-
 from ggmlprobe.ggml.tensor import Context, Tensor
 from ggmlprobe.ops.attention import Attention, AttentionInputs
-from ggmlprobe.ops.base import BlockGraph, Blocks, Session, opened
+from ggmlprobe.ops.base import Session, opened
+from ggmlprobe.ops.caches import AttentionEvaluator, Caches, Shape
 
 
 @dataclass(frozen=True)
@@ -23,23 +22,14 @@ class FlashAttn(Attention):
         return opened(FlashAttnEvaluator(self, session, widest))
 
 
-class FlashAttnEvaluator:
+class FlashAttnEvaluator(AttentionEvaluator):
     """K and V caches in a buffer of their own; per width a graph with Q, mask, sinks and dst."""
 
-    def __init__(self, op: FlashAttn, session: Session, widest: int) -> None:
-        self.op, self.session, self.widest = op, session, widest
-        self.caches = Context(session.library)
-        self.blocks = Blocks(lambda count: BlockGraph(session, self._build, count, op.streams))
-
-    def open(self) -> None:
-        """Allocate the caches and ask whether the device runs the op."""
+    def _shapes(self) -> tuple[Shape, Shape | None]:
         op = self.op
         ne = (op.n_kv, op.streams)
-        self.k = self.caches.new_tensor(op.type_K, (op.hsk * op.nh, *ne), "cache_k")
-        if not op.v_is_view_of_k:
-            self.v = self.caches.new_tensor(op.type_V, (op.hsv * op.nh, *ne), "cache_v")
-        self.caches.allocate(self.session.backend)
-        self.blocks.support()
+        v = None if op.v_is_view_of_k else (op.type_V, (op.hsv * op.nh, *ne))
+        return (op.type_K, (op.hsk * op.nh, *ne)), v
 
     def _cache_view(self, context: Context, cache: Tensor, cache_hs: int, hs: int) -> Tensor:
         """llama_kv_cache::get_k: the cache as [hs, nh, n_kv, streams], then heads outermost."""
@@ -50,14 +40,16 @@ class FlashAttnEvaluator:
         view = context.view_4d(cache, (hs, op.nh, op.n_kv, op.streams), nb, 0)
         return context.permute(view, (0, 2, 1, 3))
 
-    def _build(self, context: Context, count: int) -> tuple[dict[str, Tensor], list[Tensor]]:
+    def _build(
+        self, context: Context, count: int, caches: Caches
+    ) -> tuple[dict[str, Tensor], list[Tensor]]:
         op = self.op
         made = {"q": context.new_tensor("f32", (op.hsk, op.heads, count, op.streams), "q")}
-        k = self._cache_view(context, self.k, op.hsk, op.hsk)
-        if op.v_is_view_of_k:
-            v = self._cache_view(context, self.k, op.hsk, op.hsv)
+        k = self._cache_view(context, caches.k, op.hsk, op.hsk)
+        if caches.v is None:
+            v = self._cache_view(context, caches.k, op.hsk, op.hsv)
         else:
-            v = self._cache_view(context, self.v, op.hsv, op.hsv)
+            v = self._cache_view(context, caches.v, op.hsv, op.hsv)
         if op.mask:
             made["mask"] = context.new_tensor("f16", (op.n_kv, count, 1, op.streams), "mask")
         q = context.permute(made["q"], (0, 2, 1, 3))
@@ -74,28 +66,8 @@ class FlashAttnEvaluator:
 
     def load(self, seed: int) -> None:
         """Fill the caches and make the queries of all tokens."""
-        self.inputs = AttentionInputs(self.op, self.session, seed, self.widest)
-        self.k.set(self.inputs.k)
-        if self.inputs.v is not None:
-            self.v.set(self.inputs.v)
-        self.exact, self.magnitude = self.inputs.reference()
-        self.inputs.drop_caches()
-
-    def evaluate(self, first: int, count: int) -> np.ndarray:
-        """Queries first .. first + count - 1 in one op: float32 [count, streams * heads * hsv]."""
-        op, span = self.op, slice(first, first + count)
-        made = {"q": np.ascontiguousarray(self.inputs.q[:, span])}
-        if op.mask:
-            made["mask"] = self.inputs.mask(first, count, np.float16)
-        if op.sinks:
-            made["sinks"] = self.inputs.sinks
-        return self.blocks[count].run(first, **made)
-
-    def reference(self, token: int) -> tuple[np.ndarray, np.ndarray]:
-        """Float64 output of a token, and sum p |v|: [streams * heads * hsv]."""
-        return self.exact[token], self.magnitude[token]
-
-    def close(self) -> None:
-        """Free the caches and every graph."""
-        self.blocks.close()
-        self.caches.close()
+        made = AttentionInputs(self.op, self.session, seed, self.widest)
+        self.k.set(made.k)
+        if made.v is not None and self.v is not None:
+            self.v.set(made.v)
+        self._take(made)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -21,6 +21,7 @@ from ggmlprobe.ops.base import (
     nondefault,
     opened,
 )
+from ggmlprobe.ops.timed import TimedGraph
 from ggmlprobe.ops.weights import Weights
 
 IDENTITY = (0, 1, 2, 3)
@@ -102,6 +103,15 @@ class MulMat:
         columns = library.row_size(self.type_b, self.k_v or self.k) + 4 * self.m
         return weights + columns * batch * widest
 
+    def flops(self, width: int) -> int:
+        """Upstream's op_flops()."""
+        return 2 * self.m * width * self.k * self.batch
+
+    @property
+    def rows_a(self) -> int:
+        """Rows of all matrices in src0."""
+        return self.m * self.bs[0] * self.bs[1]
+
     @property
     def batch(self) -> int:
         """Matrices in src1 and dst."""
@@ -119,15 +129,34 @@ class MulMatEvaluator:
         self.op, self.session, self.widest = op, session, widest
         self.weights_seed = weights_seed
         self.weights: Weights | None = None
-        self.blocks = Blocks(lambda count: BlockGraph(session, self._build, count, op.batch))
+        self.blocks = Blocks(lambda count: BlockGraph(session, self._block, count, op.batch))
 
     def open(self) -> None:
         """Allocate src0, ask whether the device runs the op, then fill src0."""
-        op, rows = self.op, self.op.m * self.op.bs[0] * self.op.bs[1]
+        op, rows = self.op, self.op.rows_a
         self.weights = Weights(self.session, op.type_a, self._stored_ne((op.k, op.m, *op.bs)))
         self.blocks.support()
         self.pool = self.session.pools.get(op.type_a, op.k, rows, self.weights_seed)
         self.weights.fill(self._stored_a(rows))
+
+    def copy_weights(self) -> Weights:
+        """Src0 again, in memory of its own."""
+        op = self.op
+        weights = Weights(self.session, op.type_a, self._stored_ne((op.k, op.m, *op.bs)))
+        weights.fill(self._stored_a(op.rows_a))
+        return weights
+
+    def weights_read(self, count: int) -> int:
+        """Bytes of src0."""
+        return self.session.library.row_size(self.op.type_a, self.op.k) * self.op.rows_a
+
+    def timed(self, count: int, copies: int, sets: Sequence[Weights]) -> TimedGraph:
+        """`copies` products of width `count`, over the sets of weights in turn."""
+        made = self._inputs(0, count)
+        return TimedGraph(
+            self.session, count, copies,
+            lambda context, i: self._build(context, count, sets[i % len(sets)]), lambda i: made,
+        )  # fmt: skip
 
     def _stored_ne(self, ne: tuple[int, ...]) -> tuple[int, ...]:
         """Dimensions in memory: permuted, or with the longer rows of a view."""
@@ -159,14 +188,19 @@ class MulMatEvaluator:
             return context.view_4d(tensor, ne, (row, row * ne[1], row * ne[1] * ne[2]), 0)
         return tensor if op.per == IDENTITY else context.permute(tensor, op.per)
 
-    def _build(self, context: Context, count: int) -> tuple[dict[str, Tensor], list[Tensor]]:
-        op = self.op
+    def _block(self, context: Context, count: int) -> tuple[dict[str, Tensor], list[Tensor]]:
         assert self.weights is not None
+        return self._build(context, count, self.weights)
+
+    def _build(
+        self, context: Context, count: int, weights: Weights
+    ) -> tuple[dict[str, Tensor], list[Tensor]]:
+        op = self.op
         ne_b = (op.k, count, op.bs[0] * op.nr[0], op.bs[1] * op.nr[1])
         b = context.new_tensor(op.type_b, self._stored_ne(ne_b), "b")
         out = context.op(
             "mul_mat",
-            self._view(context, self.weights.tensor, (op.k, op.m, *op.bs)),
+            self._view(context, weights.tensor, (op.k, op.m, *op.bs)),
             self._view(context, b, ne_b),
         )
         if op.prec != "default":
@@ -182,7 +216,10 @@ class MulMatEvaluator:
 
     def evaluate(self, first: int, count: int) -> np.ndarray:
         """Columns first .. first + count - 1 in one MUL_MAT: float32 [count, batch * m]."""
-        return self.blocks[count].run(first, b=self._stored_b(self.x.data[first : first + count]))
+        return self.blocks[count].run(first, **self._inputs(first, count))
+
+    def _inputs(self, first: int, count: int) -> dict[str, np.ndarray]:
+        return {"b": self._stored_b(self.x.data[first : first + count])}
 
     def _stored_b(self, data: np.ndarray) -> np.ndarray:
         """Rows [count, batch, bytes] in the order of src1 in memory."""

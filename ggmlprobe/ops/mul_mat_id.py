@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -22,6 +22,7 @@ from ggmlprobe.ops.base import (
     nondefault,
     opened,
 )
+from ggmlprobe.ops.timed import TimedGraph
 from ggmlprobe.ops.weights import Weights
 
 ROUTINGS = ("shared", "disjoint", "random", "skewed")
@@ -44,6 +45,23 @@ def route(routing: str, seed: int, tokens: int, experts: int, used: int) -> np.n
     drawn = experts if routing == "random" else max(used, experts // 4)
     rows = [inputs.permutation(seed, f"routing {t}", drawn)[:used] for t in range(tokens)]
     return np.array(rows, "i4")
+
+
+def rotate(ids: np.ndarray, used: int, turn: int) -> np.ndarray:
+    """The same routing to other experts: `turn` blocks of as many as the tokens use further on.
+
+    Args:
+        ids: int32 [tokens, experts], of which the first `used` of a row count.
+
+    Blocks are disjoint as long as the experts last, so that no cache holds the weights.
+    """
+    experts = ids.shape[1]
+    chosen = np.unique(ids[:, :used])
+    order = np.concatenate([chosen, np.setdiff1d(np.arange(experts), chosen)])
+    place = np.argsort(order)
+    turned = ids.copy()
+    turned[:, :used] = order[(place[ids[:, :used]] + turn * len(chosen)) % experts]
+    return turned
 
 
 @dataclass(frozen=True)
@@ -118,6 +136,10 @@ class MulMatId:
         b = library.row_size(self.type_b, self.k) * self.slots
         return weights + widest * (b + 4 * self.n_mats + 4 * self.m * self.n_used)
 
+    def flops(self, width: int) -> int:
+        """Upstream's op_flops()."""
+        return 2 * self.m * self.k * width * self.n_used
+
     @property
     def slots(self) -> int:
         """Activation rows a token brings."""
@@ -135,7 +157,7 @@ class MulMatIdEvaluator:
         self.op, self.session, self.widest = op, session, widest
         self.weights_seed = weights_seed
         self.weights: Weights | None = None
-        self.blocks = Blocks(lambda count: BlockGraph(session, self._build, count))
+        self.blocks = Blocks(lambda count: BlockGraph(session, self._block, count))
 
     def open(self) -> None:
         """Allocate src0, ask whether the device runs the op, then fill src0."""
@@ -146,16 +168,47 @@ class MulMatIdEvaluator:
         row_size = self.session.library.row_size(op.type_a, op.k)
         self.weights.fill(self.pool.layout(np.arange(rows), row_size))
 
-    def _build(self, context: Context, count: int) -> tuple[dict[str, Tensor], list[Tensor]]:
+    def copy_weights(self) -> Weights:
+        """Src0 again, in memory of its own."""
         op = self.op
+        weights = Weights(self.session, op.type_a, (op.k, op.m, op.n_mats))
+        row_size = self.session.library.row_size(op.type_a, op.k)
+        weights.fill(self.pool.layout(np.arange(op.m * op.n_mats), row_size))
+        return weights
+
+    def weights_read(self, count: int) -> int:
+        """Bytes of the experts that the first `count` tokens go to."""
+        op = self.op
+        experts = len(np.unique(self.ids[:count, : op.n_used]))
+        return self.session.library.row_size(op.type_a, op.k) * op.m * experts
+
+    def timed(self, count: int, copies: int, sets: Sequence[Weights]) -> TimedGraph:
+        """`copies` products of width `count`, over the sets of weights and their experts."""
+        made = self._inputs(0, count)
+
+        def inputs_of(i: int) -> dict[str, np.ndarray]:
+            return made | {"ids": rotate(made["ids"], self.op.n_used, i // len(sets))}
+
+        return TimedGraph(
+            self.session, count, copies,
+            lambda context, i: self._build(context, count, sets[i % len(sets)]), inputs_of,
+        )  # fmt: skip
+
+    def _block(self, context: Context, count: int) -> tuple[dict[str, Tensor], list[Tensor]]:
         assert self.weights is not None
+        return self._build(context, count, self.weights)
+
+    def _build(
+        self, context: Context, count: int, weights: Weights
+    ) -> tuple[dict[str, Tensor], list[Tensor]]:
+        op = self.op
         # llama.cpp's ids are a view of the sorted experts: a row has n_mats entries
         ids = context.new_tensor("i32", (op.n_mats, count), "ids")
         chosen = context.view_4d(
             ids, (op.n_used, count, 1, 1), (4 * op.n_mats,) + (4 * op.n_mats * count,) * 2, 0
         )
         b = context.new_tensor(op.type_b, (op.k, op.slots, count), "b")
-        return {"ids": ids, "b": b}, [context.op("mul_mat_id", self.weights.tensor, b, chosen)]
+        return {"ids": ids, "b": b}, [context.op("mul_mat_id", weights.tensor, b, chosen)]
 
     def load(self, seed: int) -> None:
         """Routing and activations of all tokens."""
@@ -168,8 +221,11 @@ class MulMatIdEvaluator:
 
     def evaluate(self, first: int, count: int) -> np.ndarray:
         """Tokens first .. first + count - 1 in one MUL_MAT_ID: float32 [count, n_used * m]."""
+        return self.blocks[count].run(first, **self._inputs(first, count))
+
+    def _inputs(self, first: int, count: int) -> dict[str, np.ndarray]:
         span = slice(first, first + count)
-        return self.blocks[count].run(first, b=self.x.data[span], ids=self.ids[span])
+        return {"b": self.x.data[span], "ids": self.ids[span]}
 
     def reference(self, token: int) -> tuple[np.ndarray, np.ndarray]:
         """Float64 outputs of the token's experts, and sum |w x|: [n_used * m]."""

@@ -18,6 +18,9 @@ class Weights:
 
     Args:
         ne: dimensions in memory, fastest first.
+
+    Attributes:
+        size: bytes of the buffer.
     """
 
     def __init__(self, session: Session, type_name: str, ne: Sequence[int]) -> None:
@@ -25,10 +28,11 @@ class Weights:
         self._context = Context(session.library)
         self.tensor = self._context.new_tensor(type_name, ne, "a")
         try:
-            self._context.allocate(session.backend, session.buft, usage="weights")
+            buffer = self._context.allocate(session.backend, session.buft, usage="weights")
         except BaseException:
             self._context.close()
             raise
+        self.size = buffer.size
 
     def fill(self, chunks: Iterable[np.ndarray]) -> None:
         """Set the data; buffer types that repack (CPU_REPACK, AMX) take a tensor only whole."""
