@@ -84,24 +84,26 @@ def library(lib_path: str) -> Library:
     return Library.load(find(lib_path, {}))
 
 
-@pytest.fixture
-def cli_env(lib_path: str, tmp_path: Path) -> dict[str, str]:
+@pytest.fixture(scope="session")
+def cli_env(lib_path: str, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     """Return the environment of a command under test: its own folders, nothing that ggml reads."""
+    home = str(tmp_path_factory.mktemp("home"))
     env = {name: value for name, value in os.environ.items() if not READ_BY_GGML.match(name)}
     package = str(Path(ggmlprobe.__file__).parents[1])
     env["PYTHONPATH"] = os.pathsep.join(filter(None, [package, env.get("PYTHONPATH")]))
-    env |= {"GGMLPROBE_LIB": lib_path, "XDG_STATE_HOME": str(tmp_path / "state")}
-    return env | {"XDG_CACHE_HOME": str(tmp_path / "cache"), "HOME": str(tmp_path)}
+    env |= {"HOME": home, "XDG_STATE_HOME": f"{home}/state", "XDG_CACHE_HOME": f"{home}/cache"}
+    return env | {"GGMLPROBE_LIB": lib_path}
 
 
 @pytest.fixture
 def cli(cli_env: dict[str, str], tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
     """Return a function that runs `ggmlprobe ARGUMENTS` to its end in a folder of its own."""
+    own = cli_env | {"XDG_STATE_HOME": str(tmp_path / "state")}
 
     def run(*arguments: object, env: dict[str, str] | None = None, **more: Any) -> Any:
         command = [sys.executable, "-m", "ggmlprobe", *map(str, arguments)]
         given: dict[str, Any] = {"capture_output": True, "cwd": tmp_path, "timeout": 120} | more
-        return subprocess.run(command, text=True, check=False, env=cli_env | (env or {}), **given)
+        return subprocess.run(command, text=True, check=False, env=own | (env or {}), **given)
 
     return run
 
