@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -25,6 +25,7 @@ class CaseRun:
     Attributes:
         widths: ascending. seeds: in order; the first makes the weights.
         features: of the device, which set the op's NMSE bound.
+        tokens: see runner.Case.
         outcomes: `outcome` events by (seed, width); width 1 is there even if it is no row.
         passes: what else to measure, see dispatch.passes. measured: its data by (pass, width).
         results: finished rows by width.
@@ -37,6 +38,7 @@ class CaseRun:
     seeds: tuple[int, ...]
     check: str | None = None
     passes: tuple[str, ...] = ()
+    tokens: int | None = None
     outcomes: dict[Key, Event] = field(default_factory=dict)
     measured: dict[tuple[str, int], dict[str, Any]] = field(default_factory=dict)
     results: dict[int, Result] = field(default_factory=dict)
@@ -45,6 +47,10 @@ class CaseRun:
         suffix = f" check={self.check}" if self.check else ""
         self.case = self.op.case() + suffix
         self.params = self.op.params() | ({"check": self.check} if self.check else {})
+
+    def extend(self, widths: Iterable[int]) -> None:
+        """Add widths."""
+        self.widths = tuple(sorted({*self.widths, *widths}))
 
     def take_finished(self, finished: Mapping[tuple[str, str, int], Result]) -> None:
         """Take rows of an earlier run of the same case with the same seeds and tokens."""
@@ -65,7 +71,7 @@ class CaseRun:
         if not isinstance(self.op, Attention):
             return False
         seeds = old[1].seeds if 1 in old and not self.check else []
-        widest = max(self.widths)
+        widest = self.tokens or max(self.widths)
         return max(old, default=0) > widest or any(len(seed.hashes) != widest for seed in seeds)
 
     def pending(self) -> list[int]:
@@ -82,7 +88,7 @@ class CaseRun:
             threads_batch=self.config.threads_batch, widths=list(self.widths),
             seeds=list(self.seeds), done=[*self.outcomes, *settled], check=self.check, fault=fault,
             passes=[name for name in self.passes if self._lacking(name)],
-            pass_widths=self.pending(), hot=hot,
+            pass_widths=self.pending(), hot=hot, tokens=self.tokens,
         )  # fmt: skip
 
     def take(self, event: Event) -> Iterator[Result]:

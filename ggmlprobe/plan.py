@@ -62,9 +62,9 @@ def check_cases(cases: Sequence[Case], types: Mapping[str, Any]) -> None:
 def check_cells(cases: Sequence[Case]) -> None:
     """Raise UsageError where no case has used cells for all tokens of its widest width."""
     short = [
-        (case.op.cells, max(case.widths))
+        (case.op.cells, case.widest)
         for case in cases
-        if isinstance(case.op, Attention) and case.op.cells < max(case.widths)
+        if isinstance(case.op, Attention) and case.op.cells < case.widest
     ]
     if len(short) == len(cases):
         cells, widest = short[0]

@@ -51,6 +51,11 @@ def shown_path(found: Found) -> str:
     return "ggmlprobe/lib" if found.origin == "packaged" else str(found.directory)
 
 
+def tokens(request: Request) -> int:
+    """How many tokens the case has."""
+    return request.tokens or max(request.widths)
+
+
 class Child:
     """One library and the devices of it that were asked for.
 
@@ -120,7 +125,7 @@ class Child:
     @contextlib.contextmanager
     def evaluators(self, request: Request, session: Session, op: Op) -> Iterator[Any]:
         """The evaluator of the serial runs, and another for the blocks where a check has one."""
-        widest = max(request.widths)
+        widest = tokens(request)
         needed = op.bytes_needed(self.library, widest)
         free = session.backend.info.memory_free
         if free and needed > free:
@@ -165,7 +170,7 @@ class Child:
 
         before = session.backend.compute_seconds
         for outcome in probe.probe(
-            serial.evaluate, serial.reference, widths, max(request.widths),
+            serial.evaluate, serial.reference, widths, tokens(request),
             block=block.evaluate if block else None, begin=begin, failed=fail,
             row_errors=ROW_ERRORS,
         ):  # fmt: skip

@@ -41,6 +41,7 @@ class Request:
 
     Attributes:
         op: name in ops.OPS. params: fields of its dataclass.
+        tokens: how many there are, at least the widest width; None for just as many.
         done: (seed, width) pairs that need not be run, because they were or because they crash.
         check: name of a check, or None for width against width 1.
         fault: name of a planted fault (selftest), or None.
@@ -62,3 +63,4 @@ class Request:
     passes: list[str] = field(default_factory=list)
     pass_widths: list[int] = field(default_factory=list)
     hot: bool = False
+    tokens: int | None = None
