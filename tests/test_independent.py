@@ -12,6 +12,10 @@ from pathlib import Path
 
 import pytest
 
+from ggmlprobe.classes import width_classes
+from ggmlprobe.worker.protocol import Spec
+from ggmlprobe.worker.supervisor import Worker
+
 SOURCE = Path(__file__).parent / "c" / "invariance_check.c"
 WIDTHS = [1, 2, 3, 4, 5, 6, 7, 8, 9, 16]
 SEED = 28111
@@ -136,6 +140,50 @@ def test_dispatch_switch(invariance_check: Path, lib_path: str, tiled: str) -> N
     expected = by_check(invariance_check, "mul_mat", "q4_K", 64, 512, SEED, 1, env=env)
     seen = by_probe(lib_path, 1, "mul_mat", "--type", "q4_K", "--m", 64, "--k", 512, env=env)
     assert seen == expected
+
+
+@pytest.fixture(scope="session")
+def repacks(lib_path: str) -> None:
+    """Skip where the CPU device has no CPU_REPACK."""
+    worker = Worker(Spec(lib_path), 60.0)
+    try:
+        bufts = [name for device in worker.ready()["devices"] for name in device["bufts"]]
+    finally:
+        worker.stop()
+    if "CPU_REPACK" not in bufts:
+        pytest.skip("no buffer type CPU_REPACK in this library")
+
+
+@pytest.mark.usefixtures("repacks")
+@pytest.mark.parametrize("type_a", ["q4_K", "q4_0", "q2_K"])
+def test_repacked_weights(
+    invariance_check: Path, lib_path: str, tmp_path: Path, type_a: str
+) -> None:
+    # Groups of 4 columns go one way and the remainder another.
+    out = tmp_path / "out.json"
+    probe = ("mul_mat", "--type", type_a, "--m", 512, "--k", 1024, "--buft", "CPU_REPACK")
+    if not supported(lib_path, *probe):
+        pytest.skip(f"this CPU does not repack {type_a}")
+    seen = by_probe(lib_path, 1, *probe, "--export-json", out)
+    expected = by_check(invariance_check, "mul_mat", f"{type_a}@CPU_REPACK", 512, 1024, SEED, 1)
+    assert seen == expected
+    (classes,) = json.loads(out.read_text())["classes"]
+    groups = width_classes({w: [tokens] for w, tokens in expected.hashes.items()})
+    assert classes["groups"] == groups.groups
+    assert [tuple(pair) for pair in classes["pairs"]] == groups.pairs
+    if expected.columns[5] == [0, 1, 2, 3] and expected.columns[8] == list(range(8)):
+        assert not classes["transitive"]
+        assert [4, 8] in classes["pairs"]
+
+
+def supported(lib: str, *arguments: object) -> bool:
+    """Whether the device runs the case at all."""
+    command = [sys.executable, "-m", "ggmlprobe", "op", *map(str, arguments), "--widths", "1"]
+    run = subprocess.run(
+        [*command, "--seeds", "1", "--lib", lib], capture_output=True, text=True, check=False
+    )
+    assert run.returncode in (0, 1) or "CPU does not support this op" in run.stderr, run.stderr
+    return run.returncode != 2
 
 
 def test_check_tells_tokens_and_seeds_apart(invariance_check: Path) -> None:

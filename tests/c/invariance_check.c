@@ -1,12 +1,13 @@
 /* Does width W give each token the bits it has alone? Compared with memcmp, in plain C.
  *
- *   invariance_check DUMP mul_mat TYPE M K SEED THREADS WIDTH...
+ *   invariance_check DUMP mul_mat TYPE[@BUFT] M K SEED THREADS WIDTH...
  *   invariance_check DUMP flash_attn HSK HSV HEADS KV_HEADS CELLS TYPE_K TYPE_V SEED THREADS
  *                    WIDTH...
  *
  * Prints a line per width: the width, a colon, and the columns that differ. The file DUMP gets the
  * outputs as float32, token by token: all tokens alone, then each width's. Shares no code with the
- * Python package: it makes the same inputs and links the same library.
+ * Python package: it makes the same inputs and links the same library. BUFT: one of the CPU device's
+ * extra buffer types, to hold the weights.
  * Build: cc invariance_check.c -o invariance_check -L DIR -lggml -lggml-base -Wl,-rpath,DIR -lm
  */
 #include "inputs.h"
@@ -23,6 +24,8 @@ typedef struct ggml_backend * ggml_backend_t;
 typedef struct ggml_backend_buffer * ggml_backend_buffer_t;
 typedef struct ggml_backend_device * ggml_backend_dev_t;
 typedef struct ggml_backend_reg * ggml_backend_reg_t;
+typedef struct ggml_backend_buffer_type * ggml_backend_buffer_type_t;
+typedef ggml_backend_buffer_type_t * (*get_extra_bufts_t)(ggml_backend_dev_t device);
 typedef void (*set_n_threads_t)(ggml_backend_t backend, int n_threads);
 
 struct ggml_init_params {
@@ -64,6 +67,9 @@ ggml_backend_dev_t ggml_backend_get_device(ggml_backend_t backend);
 ggml_backend_reg_t ggml_backend_dev_backend_reg(ggml_backend_dev_t device);
 void * ggml_backend_reg_get_proc_address(ggml_backend_reg_t reg, const char * name);
 ggml_backend_buffer_t ggml_backend_alloc_ctx_tensors(struct ggml_context *, ggml_backend_t);
+ggml_backend_buffer_t ggml_backend_alloc_ctx_tensors_from_buft(
+    struct ggml_context *, ggml_backend_buffer_type_t);
+const char * ggml_backend_buft_name(ggml_backend_buffer_type_t buft);
 void ggml_backend_buffer_set_usage(ggml_backend_buffer_t buffer, int usage);
 void ggml_backend_buffer_free(ggml_backend_buffer_t buffer);
 void ggml_backend_tensor_set(struct ggml_tensor *, const void * data, size_t offset, size_t size);
@@ -160,6 +166,22 @@ static ggml_backend_t cpu_backend(int n_threads) {
     return backend;
 }
 
+static ggml_backend_buffer_type_t extra_buft(ggml_backend_t backend, const char * name) {
+    ggml_backend_dev_t device = ggml_backend_get_device(backend);
+    void * address = ggml_backend_reg_get_proc_address(
+        ggml_backend_dev_backend_reg(device), "ggml_backend_dev_get_extra_bufts");
+    get_extra_bufts_t get_extra_bufts;
+    memcpy(&get_extra_bufts, &address, sizeof(address));
+    ggml_backend_buffer_type_t * bufts = address == NULL ? NULL : get_extra_bufts(device);
+    for (; bufts != NULL && *bufts != NULL; bufts++) {
+        if (strcmp(ggml_backend_buft_name(*bufts), name) == 0) {
+            return *bufts;
+        }
+    }
+    die("no buffer type %s", name);
+    return NULL;
+}
+
 static float * normal(uint64_t seed, const char * stream, int64_t count) {
     float * values = allocate(count * sizeof(float));
     inputs_normal(values, seed, stream, count, 0);
@@ -232,16 +254,24 @@ static void mul_mat_fill(struct op * op, int type, uint64_t seed) {
     const size_t row_size = ggml_row_size(type, op->k);
     float * values = normal(seed, "weights", rows * op->k);
     char * pool = quantize(type, values, rows, op->k);
+    /* a buffer type that repacks takes a tensor only whole */
+    char * whole = allocate(op->m * row_size);
     for (int64_t i = 0; i < op->m; i++) {
-        ggml_backend_tensor_set(op->weights, pool + (i % rows) * row_size, i * row_size, row_size);
+        memcpy(whole + i * row_size, pool + (i % rows) * row_size, row_size);
     }
+    ggml_backend_tensor_set(op->weights, whole, 0, op->m * row_size);
+    free(whole);
     free(pool);
     free(values);
     op->x = normal(seed, "activations", op->tokens * op->k);
 }
 
-/* Arguments: TYPE M K SEED */
+/* Arguments: TYPE[@BUFT] M K SEED */
 static void mul_mat_prepare(struct op * op, char ** argv) {
+    char * buft = strchr(argv[0], '@');
+    if (buft != NULL) {
+        *buft++ = '\0';
+    }
     const int type = type_by_name(argv[0]);
     op->m = number(argv[1]);
     op->k = number(argv[2]);
@@ -249,7 +279,13 @@ static void mul_mat_prepare(struct op * op, char ** argv) {
     op->evaluate = mul_mat_evaluate;
     struct ggml_context * ctx = new_context();
     op->weights = ggml_new_tensor_2d(ctx, type, op->k, op->m);
-    ggml_backend_buffer_set_usage(allocate_tensors(ctx, op->backend), USAGE_WEIGHTS);
+    ggml_backend_buffer_t buffer = buft == NULL
+        ? allocate_tensors(ctx, op->backend)
+        : ggml_backend_alloc_ctx_tensors_from_buft(ctx, extra_buft(op->backend, buft));
+    if (buffer == NULL) {
+        die("weights cannot be allocated");
+    }
+    ggml_backend_buffer_set_usage(buffer, USAGE_WEIGHTS);
     mul_mat_fill(op, type, number(argv[3]));
 }
 
