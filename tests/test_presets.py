@@ -145,7 +145,7 @@ def test_cases_are_distinct_say_their_source_and_expect_nothing(name: str) -> No
     # what was reported is text; no case carries an expected verdict
     assert not any(verdict in preset.reported for verdict in Verdict)
     for case in cases:
-        assert vars(case).keys() == {"op_name", "op", "widths"}
+        assert vars(case).keys() == {"op_name", "op", "widths", "tokens"}
 
 
 @pytest.mark.parametrize("name", ["pr-28108", "issue-28111"])

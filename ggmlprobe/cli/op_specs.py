@@ -17,6 +17,7 @@ from ggmlprobe.checks import CHECKS
 from ggmlprobe.cli.options import NAMES, RANGE, Pair, ProbeOptions, probe_options
 from ggmlprobe.errors import UsageError
 from ggmlprobe.ops.activations import DISTRIBUTIONS
+from ggmlprobe.ops.flash_attn import LAYOUTS
 from ggmlprobe.ops.mul_mat_id import ROUTINGS
 from ggmlprobe.runner import Case
 from ggmlprobe.worker.protocol import Event
@@ -210,6 +211,13 @@ FLASH_ATTN = OpSpec(
     "--kv 512,4096 --type-k f16,q8_0",
     (
         click.option("--v-is-view-of-k", is_flag=True, help="V is the first channels of K (MLA)."),
+        click.option(
+            "--layout",
+            type=click.Choice(LAYOUTS),
+            default="cache",
+            show_default=True,
+            help="Heads inside cells as llama.cpp's cache has them, or outermost.",
+        ),
         *ATTENTION,
     ),
     attention_lists,

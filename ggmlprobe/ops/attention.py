@@ -18,6 +18,7 @@ from ggmlprobe.ops.base import Session, case_text, nmse_bound, nondefault
 # llama_kv_cache::get_n_kv pads n_kv to this, so that graphs can be reused
 N_KV_PAD = 256
 CELLS_AT_ONCE = 1024
+SINK_GAIN = np.float32(4)
 
 
 @dataclass(frozen=True)
@@ -152,13 +153,16 @@ class AttentionInputs:
         self.library, self.threads = session.library, session.pools.threads
         self.k = self._cache(seed, "k", op.hsk, op.type_K)
         self.v = None if op.v_is_view_of_k else self._cache(seed, "v", op.hsv, op.type_V)
-        self.sinks = inputs.normal(seed, "sinks", op.heads)
+        # as strong as upstream's -10 to 10, so that a path without sinks shows
+        self.sinks = SINK_GAIN * inputs.normal(seed, "sinks", op.heads)
         position = op.cells - tokens + np.arange(tokens)[:, None]
         distance = position - np.arange(op.n_kv)
         self.visible = np.ones((tokens, op.n_kv), bool)
         if op.mask:
             self.visible = (distance >= 0) & (distance < (op.window or op.n_kv))
-        self.bias = (-np.abs(distance) if op.max_bias else 0 * distance).astype(np.float32)
+        # llama.cpp casts the mask to f16 for flash attention: distances as f16 holds them
+        bias = -np.abs(distance) if op.max_bias else 0 * distance
+        self.bias = bias.astype(np.float16).astype(np.float32)
 
     def _cache(self, seed: int, name: str, hs: int, type_name: str) -> np.ndarray:
         """A cache as the type holds it, a slice of cells at a time; unused cells are zero."""

@@ -25,10 +25,15 @@ Attend = Callable[..., np.ndarray]
 def caches(evaluator: Any, read: Callable[..., np.ndarray]) -> tuple[np.ndarray, np.ndarray]:
     """K and V as [streams, n_kv, heads, hs] from memory."""
     op = evaluator.op
-    k = read(evaluator.k, op.streams, op.n_kv, op.nh, op.hsk)
-    if op.v_is_view_of_k:
-        return k, k[..., : op.hsv]
-    return k, read(evaluator.v, op.streams, op.n_kv, op.nh, op.hsv)
+    inside = op.layout == "cache"
+    order = (op.n_kv, op.nh) if inside else (op.nh, op.n_kv)
+
+    def cells(cache: Any, hs: int) -> np.ndarray:
+        data = read(cache, op.streams, *order, hs)
+        return data if inside else data.swapaxes(1, 2)
+
+    k = cells(evaluator.k, op.hsk)
+    return k, k[..., : op.hsv] if op.v_is_view_of_k else cells(evaluator.v, op.hsv)
 
 
 BASE = FlashAttn(hsk=64, hsv=64, nh=2, nr2=1, cells=300)
@@ -56,6 +61,13 @@ CASES = {
     "f32": FlashAttn(hsk=64, hsv=64, nh=2, nr2=1, cells=300, type_K="f32", type_V="f32"),
     "mixed": FlashAttn(hsk=64, hsv=64, nh=2, nr2=1, cells=300, type_K="q8_0", type_V="f16"),
     "precision": FlashAttn(hsk=64, hsv=64, nh=2, nr2=1, cells=300, prec="default"),
+    "contiguous": FlashAttn(
+        hsk=64, hsv=64, nh=2, nr2=2, cells=300, streams=2, type_K="q8_0", type_V="q8_0",
+        layout="contiguous",
+    ),
+    "contiguous view": FlashAttn(
+        hsk=96, hsv=64, nh=2, nr2=2, cells=300, v_is_view_of_k=True, layout="contiguous"
+    ),
     "all": FlashAttn(
         hsk=64, hsv=32, nh=2, nr2=2, cells=300, window=64, sinks=True, max_bias=4.0,
         logit_softcap=2.0, streams=2, type_K="q8_0", type_V="q8_0",
@@ -113,6 +125,14 @@ def test_unused_cells_are_zero(session: Session) -> None:
     evaluator.close()
     assert cells[: op.cells].any(axis=1).all()
     assert not cells[op.cells :].any()
+
+
+def test_layouts_have_their_own_upstream_string() -> None:
+    with pytest.raises(UsageError, match="--layout"):
+        FlashAttn(layout="rows")
+    assert "permute=[0,2,1,3]" in FlashAttn().upstream_case(2)
+    assert "permute=[0,1,2,3]" in FlashAttn(layout="contiguous").upstream_case(2)
+    assert FlashAttn().case() != FlashAttn(layout="contiguous").case()
 
 
 @pytest.mark.parametrize(
