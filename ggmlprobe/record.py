@@ -18,6 +18,8 @@ from ggmlprobe.verdict import Verdict
 
 __all__ = [
     "SCHEMA_VERSION",
+    "AxisRun",
+    "Bisection",
     "CaseClasses",
     "Config",
     "DeviceRecord",
@@ -27,6 +29,7 @@ __all__ = [
     "LibraryInfo",
     "Record",
     "Result",
+    "Row",
     "SeedResult",
     "TimeStats",
     "Timing",
@@ -141,24 +144,32 @@ class Kernel:
 
 @dataclass(frozen=True)
 class TimeStats:
-    """Time of the op alone at one width, over distinct weights that no cache holds."""
+    """Time of the op alone at one width, over weights that no cache holds unless hot."""
 
     median_seconds: float = field(metadata={"doc": "Median over the repeats, of one op."})
     low_seconds: float = field(metadata={"doc": "First quartile."})
     high_seconds: float = field(metadata={"doc": "Third quartile."})
     repeats: int = field(metadata={"doc": "Timed graphs.", "minimum": 1})
-    copies: int = field(
-        metadata={"doc": "Ops in a graph, each on weights of its own.", "minimum": 1}
+    copies: int = field(metadata={"doc": "Ops in a graph.", "minimum": 1})
+    weights_bytes: int = field(
+        metadata={"doc": "Bytes of distinct weights that were read between two reads of the same."}
+    )
+    cache_bytes: int = field(
+        metadata={"doc": "Last-level cache of the CPU, or 128 MiB for any other device."}
     )
     hot: bool = field(metadata={"doc": "One set of weights, which a cache may hold."})
     drift: float = field(
         metadata={"doc": "Median of the last third of the repeats over that of the first, minus 1."}
     )
     gbps: float | None = field(
-        default=None, metadata={"doc": "Bytes of all tensors per second, 1e9."}
+        default=None, metadata={"doc": "Bytes the op reads and writes per second, 1e9."}
     )
     gflops: float | None = field(
         default=None, metadata={"doc": "Operations as upstream's op_flops counts, per second, 1e9."}
+    )
+    samples: list[float] = field(
+        default_factory=list,
+        metadata={"doc": "Seconds of one op in each repeat, in the order they were taken."},
     )
 
 
@@ -241,7 +252,9 @@ class Result:
         default=None, metadata={"doc": "Why there are none, or what is uncertain about them."}
     )
     time: TimeStats | None = field(default=None, metadata={"doc": "Time of the op alone."})
-    time_note: str | None = field(default=None, metadata={"doc": "Why there is none."})
+    time_note: str | None = field(
+        default=None, metadata={"doc": "Why there is none, or what is uncertain about it."}
+    )
 
     @property
     def key(self) -> tuple[str, str, int]:
@@ -267,6 +280,78 @@ class CaseClasses:
     pairs: list[list[int]] = field(
         default_factory=list,
         metadata={"doc": "Pairs of widths in different classes that agree all the same."},
+    )
+
+
+@dataclass(frozen=True)
+class AxisRun:
+    """One value of a bisected axis that was run."""
+
+    bisection: str = field(metadata={"doc": "Id of the bisection."})
+    value: int = field(metadata={"doc": "Value on the axis.", "minimum": 1})
+    config: str = field(metadata={"doc": "Id of the config it ran in."})
+    case: str = field(metadata={"doc": "The case, as in its results."})
+    letter: str = field(
+        metadata={
+            "doc": "Class of the value; a verdict in its place where nothing could be compared."
+        }
+    )
+    verdict: str = field(
+        metadata={
+            "doc": "Verdict of the width, or the worst of the widths compared.",
+            "enum": [str(verdict) for verdict in Verdict],
+        }
+    )
+    width_classes: list[str] = field(
+        default_factory=list,
+        metadata={"doc": "Class letter of each width compared, `-` where it is in none."},
+    )
+
+
+@dataclass(frozen=True)
+class Bisection:
+    """Where the classes of one case change along an axis."""
+
+    id: str = field(metadata={"doc": "Name that runs refer to: b0, b1, ..."})
+    axis: str = field(metadata={"doc": "width, threads, m, k or kv."})
+    config: str = field(metadata={"doc": "Id of the config; axis threads: of the first value's."})
+    case: str = field(metadata={"doc": "The case; where the axis moves it, of the first value."})
+    first: int = field(metadata={"doc": "First value of the axis."})
+    last: int = field(metadata={"doc": "Last value of the axis."})
+    step: int = field(metadata={"doc": "Distance of its values.", "minimum": 1})
+    exhaustive: bool = field(metadata={"doc": "Every value was to be run."})
+    values: int = field(metadata={"doc": "Number of values on the axis."})
+    runs: int = field(metadata={"doc": "How many of them were run."})
+    widths: list[int] = field(
+        default_factory=list,
+        metadata={"doc": "Widths compared at each value; none where the axis is the width."},
+    )
+    boundaries: list[list[int]] = field(
+        default_factory=list, metadata={"doc": "Neighbouring values of different classes."}
+    )
+    unsettled: list[list[int]] = field(
+        default_factory=list,
+        metadata={"doc": "Values of different classes between which not every value was run."},
+    )
+    assumed: list[list[int]] = field(
+        default_factory=list,
+        metadata={
+            "doc": "Values of one class between which nothing was run: no change there is assumed."
+        },
+    )
+    first_differing: int | None = field(
+        default=None, metadata={"doc": "Lowest value run that is not in the first value's class."}
+    )
+    returning: Mapping[str, list[int]] = field(
+        default_factory=dict,
+        metadata={"doc": "Classes that come back after another (A-B-A), and where each begins."},
+    )
+    periods: list[list[int]] = field(
+        default_factory=list,
+        metadata={"doc": "[length, first, last] where classes repeat; parity has length 2."},
+    )
+    transitive: bool = field(
+        default=True, metadata={"doc": "No two values of different classes agree with each other."}
     )
 
 
@@ -304,6 +389,12 @@ class Record(Header):
     classes: list[CaseClasses] = field(
         default_factory=list, metadata={"doc": "One per config and case that was compared."}
     )
+    runs: list[AxisRun] = field(
+        default_factory=list, metadata={"doc": "Values of a bisected axis that were run."}
+    )
+    bisections: list[Bisection] = field(
+        default_factory=list, metadata={"doc": "One per bisected config and case."}
+    )
     timing: Timing | None = field(default=None, metadata={"doc": "What the run cost."})
     interrupted: bool = field(
         default=False, metadata={"doc": "The run was stopped before its last row."}
@@ -321,6 +412,8 @@ DATACLASSES: tuple[type, ...] = (
     Kernel,
     TimeStats,
     CaseClasses,
+    AxisRun,
+    Bisection,
     Timing,
 )
 """In the order of docs/record.md."""
@@ -347,12 +440,16 @@ def check_schema(data: Any) -> None:
         )
 
 
-def check_references(configs: list[Config], rows: Mapping[str, Result | CaseClasses]) -> None:
+Row = Result | CaseClasses | AxisRun | Bisection
+"""What a run hands out as it goes on."""
+
+
+def check_references(configs: list[Config], rows: Mapping[str, Row]) -> None:
     """Refuse rows of a config that is not there, and two configs of one id.
 
     Args:
         configs: the configs of the record.
-        rows: results and classes by their place, for messages.
+        rows: results, classes and the like by their place, for messages.
 
     Raises:
         RecordError: one line naming the place.
@@ -375,9 +472,9 @@ def loads(text: str) -> Record:
     data = parse(text)
     check_schema(data)
     record = from_dict(Record, data)
-    rows: dict[str, Result | CaseClasses] = {}
-    rows.update({f"results[{i}]": row for i, row in enumerate(record.results)})
-    rows.update({f"classes[{i}]": row for i, row in enumerate(record.classes)})
+    rows: dict[str, Row] = {}
+    for name in ("results", "classes", "runs", "bisections"):
+        rows.update({f"{name}[{i}]": row for i, row in enumerate(getattr(record, name))})
     check_references(record.configs, rows)
     return record
 

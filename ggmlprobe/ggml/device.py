@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -152,6 +154,7 @@ class Backend:
         ptr: ggml_backend_t.
         compute_seconds: wall time spent inside ggml_backend_graph_compute so far.
         computes: how many graphs were computed.
+        around: makes a context that is entered around each compute, apart from its time.
     """
 
     def __init__(self, lib: Library, device_name: str | None = None) -> None:
@@ -169,6 +172,7 @@ class Backend:
         self.info = _info(lib, self.device)
         self.compute_seconds = 0.0
         self.computes = 0
+        self.around: Callable[[], AbstractContextManager[None]] = nullcontext
         self.ptr = lib.c.ggml_backend_dev_init(self.device, lib.ffi.NULL)
         if self.ptr == lib.ffi.NULL:
             raise UnknownDevice(f"device {self.info.name} cannot be started; give another --device")
@@ -181,6 +185,10 @@ class Backend:
         """Use n threads from the next compute on; no effect on devices without that choice."""
         if self._set_threads is not None:
             self._set_threads(self.ptr, n)
+
+    def memory_free(self) -> int:
+        """Return the bytes that can still be allocated now; 0 where the device does not say."""
+        return _info(self.lib, self.device).memory_free
 
     def buft(self, name: str | None = None) -> Any:
         """Return a buffer type by name in any case; None for the device's default.
@@ -208,9 +216,10 @@ class Backend:
             ComputeFailed: any other status than success.
         """
         run, backend, target = self.lib.c.ggml_backend_graph_compute, self.ptr, graph.ptr
-        start = time.perf_counter()
-        status = run(backend, target)
-        self.compute_seconds += time.perf_counter() - start
+        with self.around():
+            start = time.perf_counter()
+            status = run(backend, target)
+            self.compute_seconds += time.perf_counter() - start
         self.computes += 1
         if status == 0:
             return

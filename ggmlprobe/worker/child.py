@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import dataclasses
+import functools
 import json
 import os
 import resource
@@ -100,7 +101,16 @@ class Child:
         return Session(
             self.library, backend, self.pools, request.buft, request.threads,
             request.threads_batch, faults.readback(request.fault), request.hot,
+            functools.partial(self.turn, request.turns),
         )  # fmt: skip
+
+    def turn(self, ask: bool, done: int, planned: int) -> bool:
+        """Whether to time another round: as planned, or as the parent says."""
+        self.say("turn", done=done, planned=planned)
+        if not ask:
+            return done < planned
+        line = sys.stdin.readline()
+        return bool(line) and bool(json.loads(line)["go"])
 
     def run(self, request: Request) -> None:
         """Run a case: an event for each (seed, width), then `done`."""

@@ -14,6 +14,8 @@ begin    phase (inputs, serial, width, or a pass), seed, width: what a death is 
 outcome  seed, outcome (fields of probe.Outcome), compute_seconds
 measured phase (the pass), width, data (fields of record.Result)
 failed   seed, width (None: every width left), verdict, detail
+turn     done, planned: rounds of timing; where the request has turns, the child now waits for a
+         line {"go": whether to time another round}
 done     compute_seconds, peak_rss_bytes
 """
 
@@ -47,6 +49,7 @@ class Request:
         fault: name of a planted fault (selftest), or None.
         passes: names in dispatch.passes.MODULES. pass_widths: the widths they cover.
         hot: the time pass keeps to one set of weights, which a cache may hold.
+        turns: the time pass waits for the parent's word before each round.
     """
 
     op: str
@@ -64,3 +67,4 @@ class Request:
     pass_widths: list[int] = field(default_factory=list)
     hot: bool = False
     tokens: int | None = None
+    turns: bool = False

@@ -140,6 +140,10 @@ class Worker:
             if not self._busy:
                 return
 
+    def answer(self, go: bool) -> None:
+        """Answer a `turn` event of a request with turns."""
+        self._send({"go": go})
+
     def _send(self, data: dict[str, Any]) -> None:
         assert self._process is not None
         assert self._process.stdin is not None

@@ -38,6 +38,7 @@ def record(configs: list[Config], rows: list[Result]) -> Record:
 
 def stats(low: float, high: float) -> TimeStats:
     fields: dict[str, Any] = {"repeats": 3, "copies": 1, "hot": False, "drift": 0.0}
+    fields |= {"weights_bytes": 4, "cache_bytes": 1}
     return TimeStats(median_seconds=(low + high) / 2, low_seconds=low, high_seconds=high, **fields)
 
 

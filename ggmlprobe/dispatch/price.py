@@ -1,0 +1,213 @@
+"""Times compared: ratios, the width where one arm overtakes another, the price of invariance.
+
+Every comparison carries a 95 % interval. A median's error follows Price and Bonett, "Distribution-
+free confidence intervals for difference and ratio of medians", J. Stat. Comput. Simul. 72 (2002)
+119-124: the variance of a log median is read off two order statistics whose exact coverage is
+binomial, whatever the distribution of times.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import NormalDist
+
+import numpy as np
+
+LEVEL = 0.95
+Z = NormalDist().inv_cdf(0.5 + LEVEL / 2)
+DRAWS = 4000
+# more copies of a time than this apart between the thirds of a run is drift, if significant
+DRIFT = 0.03
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A time in seconds: its median, and the variance of that median's logarithm."""
+
+    seconds: float
+    variance: float
+
+    def __mul__(self, times: int) -> Estimate:
+        """The same thing several times; its error stays the same share."""
+        return Estimate(self.seconds * times, self.variance)
+
+    def __add__(self, other: Estimate) -> Estimate:
+        """One after the other, measured independently."""
+        total = self.seconds + other.seconds
+        squares = self.seconds**2 * self.variance + other.seconds**2 * other.variance
+        return Estimate(total, squares / total**2)
+
+
+@dataclass(frozen=True)
+class Ratio:
+    """A ratio with its 95 % interval."""
+
+    ratio: float
+    low: float
+    high: float
+
+    @property
+    def differs(self) -> bool:
+        """Whether 1 is outside of the interval."""
+        return not self.low <= 1.0 <= self.high
+
+
+def median(samples: Sequence[float]) -> Estimate:
+    """Median of positive samples.
+
+    Raises:
+        ValueError: fewer than two samples.
+    """
+    logs = np.sort(np.log(np.asarray(samples, np.float64)))
+    n = len(logs)
+    if n < 2:
+        raise ValueError("an interval needs at least two samples")
+    c = max(1, round((n + 1) / 2 - math.sqrt(n)))
+    tail = sum(math.comb(n, i) for i in range(c)) / 2**n
+    spread = (logs[n - c] - logs[c - 1]) / (2 * NormalDist().inv_cdf(1 - tail))
+    return Estimate(float(np.median(samples)), float(spread**2))
+
+
+def over(a: Estimate, b: Estimate) -> Ratio:
+    """Time a over time b."""
+    log = math.log(a.seconds / b.seconds)
+    half = Z * math.sqrt(a.variance + b.variance)
+    return Ratio(math.exp(log), math.exp(log - half), math.exp(log + half))
+
+
+def ratio(a_samples: Sequence[float], b_samples: Sequence[float]) -> tuple[float, float, float]:
+    """How many times as long a takes as b: (ratio of the medians, low, high)."""
+    made = over(median(a_samples), median(b_samples))
+    return made.ratio, made.low, made.high
+
+
+def drift(samples: Sequence[float]) -> float:
+    """Median of the last third of the samples over that of the first third, minus 1."""
+    third = max(1, len(samples) // 3)
+    return float(np.median(samples[-third:]) / np.median(samples[:third])) - 1
+
+
+def drifts(samples: Sequence[float]) -> bool:
+    """Whether the last third is apart from the first by 3 % and by more than their errors."""
+    third = len(samples) // 3
+    if third < 2 or abs(drift(samples)) < DRIFT:
+        return False
+    return over(median(samples[-third:]), median(samples[:third])).differs
+
+
+@dataclass(frozen=True)
+class Crossover:
+    """The first width at which arm b should serve; None for none of those measured.
+
+    Attributes:
+        low, high: 95 % of the draws lie between these, ends included.
+    """
+
+    width: int | None
+    low: int | None
+    high: int | None
+
+
+def _switch(gain: np.ndarray) -> np.ndarray:
+    """Where switching from a to b costs least: [..., widths] ln b - ln a to index [...].
+
+    The index is the number of widths that a serves; the sum of log times over all widths is
+    smallest there, so that one noisy width does not decide.
+    """
+    after = np.flip(np.cumsum(np.flip(gain, -1), -1), -1)
+    costs = np.concatenate([after, np.zeros((*gain.shape[:-1], 1))], -1)
+    found: np.ndarray = costs.argmin(-1)
+    return found
+
+
+def crossover(
+    a: Mapping[int, Sequence[float]], b: Mapping[int, Sequence[float]], seed: int = 0
+) -> Crossover:
+    """The width from which arm b is faster, with an interval from a parametric bootstrap.
+
+    Args:
+        a: seconds by width of the arm for narrow widths.
+        b: of the other; widths that only one of them has are left out.
+        seed: of the draws: log medians, normal around those measured with their variance.
+
+    Raises:
+        ValueError: no width in common.
+    """
+    widths: list[int | None] = [*sorted(a.keys() & b.keys())]
+    pairs = [(median(a[w]), median(b[w])) for w in widths if w is not None]
+    if not pairs:
+        raise ValueError("the arms have no width in common")
+    gain = np.array([math.log(y.seconds / x.seconds) for x, y in pairs])
+    error = np.sqrt([x.variance + y.variance for x, y in pairs])
+    noise = np.random.default_rng(seed).standard_normal((DRAWS, len(gain)))
+    drawn = np.sort(_switch(gain + noise * error))
+    low, high = drawn[int(DRAWS * (1 - LEVEL) / 2)], drawn[math.ceil(DRAWS * (1 + LEVEL) / 2) - 1]
+    ends = [*widths, None]
+    return Crossover(ends[int(_switch(gain))], ends[int(low)], ends[int(high)])
+
+
+@dataclass(frozen=True)
+class Price:
+    """What width `width` costs if no evaluation leaves the serial class.
+
+    Attributes:
+        cap: widest width in the serial class with all probed ones below it.
+        parts: widths of the evaluations it is split into.
+        ratio: time of the parts over time of the whole.
+    """
+
+    width: int
+    cap: int
+    parts: tuple[int, ...]
+    ratio: Ratio
+
+
+def serial_cap(groups: Sequence[Sequence[int]]) -> int:
+    """The widest width up to which every probed width is in the serial class (the first group)."""
+    others = [width for group in groups[1:] for width in group]
+    first = min(others, default=math.inf)
+    return max((width for width in groups[0] if width < first), default=1)
+
+
+def split(width: int, cap: int, measured: Iterable[int]) -> tuple[int, ...]:
+    """Widths of ceil(width / cap) evaluations that take `width` tokens, widest first.
+
+    The last part is the narrowest measured width that holds the rest.
+    """
+    whole, rest = divmod(width, cap)
+    if not rest:
+        return (cap,) * whole
+    fits = [w for w in measured if rest <= w <= cap]
+    return (cap,) * whole + (min(fits),) if fits else ()
+
+
+def price_of_serial(
+    samples: Mapping[int, Sequence[float]], groups: Sequence[Sequence[int]]
+) -> list[Price]:
+    """The price of staying in the serial class, for each measured width outside of it.
+
+    Args:
+        samples: seconds by width.
+        groups: width classes; the first holds the serial reference.
+
+    Returns:
+        One entry per width that is timed, in another class and above the cap; none where the cap
+        itself was not timed.
+    """
+    cap = serial_cap(groups)
+    times = {width: median(values) for width, values in samples.items()}
+    inside = set(groups[0])
+    prices = []
+    for width in sorted(w for w in times if w not in inside and w > cap and cap in times):
+        parts = split(width, cap, [w for w in times if w in inside])
+        if not parts:
+            continue
+        each = [times[w] * count for w, count in Counter(parts).items()]
+        total = each[0]
+        for more in each[1:]:
+            total = total + more
+        prices.append(Price(width, cap, parts, over(total, times[width])))
+    return prices
