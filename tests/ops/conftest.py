@@ -106,7 +106,10 @@ def attend(read: Read) -> Callable[..., np.ndarray]:
     def definition(evaluator: Any, k: np.ndarray, v: np.ndarray, tokens: int) -> np.ndarray:
         op, made = evaluator.op, evaluator.blocks[tokens].inputs
         evaluator.evaluate(0, tokens)
-        q = read(made["q"], op.streams, tokens, op.heads, op.hsk)
+        outermost = getattr(op, "layout", "cache") == "contiguous"
+        order = (op.heads, tokens) if outermost else (tokens, op.heads)
+        q = read(made["q"], op.streams, *order, op.hsk)
+        q = q.swapaxes(1, 2) if outermost else q
         sinks = read(made["sinks"], op.heads) if op.sinks else [None] * op.heads
         out = np.empty((tokens, op.streams, op.heads, op.hsv))
         for token, stream, head in np.ndindex(tokens, op.streams, op.heads):
