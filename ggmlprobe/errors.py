@@ -49,3 +49,11 @@ class FileExists(ProbeError):
 
 class RecordError(ProbeError):
     """A record or journal that is truncated, foreign, edited or from a newer version."""
+
+
+class HeaderRefused(ProbeError):
+    """A llama.h that is missing, not understood, or not of the library's own version."""
+
+
+class ModelBroken(ProbeError):
+    """A GGUF that is truncated, corrupt, hostile, or of a model this library does not know."""

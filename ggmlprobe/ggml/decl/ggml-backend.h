@@ -18,6 +18,7 @@ typedef void (*ggml_backend_set_n_threads_t)(struct ggml_backend * backend, int 
 const char * ggml_backend_buft_name(struct ggml_backend_buffer_type * buft);
 size_t ggml_backend_buft_get_alloc_size(struct ggml_backend_buffer_type * buft, const struct ggml_tensor * tensor);
 
+const char * ggml_backend_buffer_name(struct ggml_backend_buffer * buffer);
 void   ggml_backend_buffer_free(struct ggml_backend_buffer * buffer);
 size_t ggml_backend_buffer_get_size(struct ggml_backend_buffer * buffer);
 void   ggml_backend_buffer_clear(struct ggml_backend_buffer * buffer, uint8_t value);

@@ -30,6 +30,8 @@ void *  ggml_get_data(const struct ggml_tensor * tensor);
 int64_t ggml_nelements(const struct ggml_tensor * tensor);
 size_t  ggml_nbytes(const struct ggml_tensor * tensor);
 const char * ggml_op_desc(const struct ggml_tensor * tensor);
+const char * ggml_op_name(int op);
+const char * ggml_get_name(const struct ggml_tensor * tensor);
 
 struct ggml_cgraph * ggml_new_graph_custom(struct ggml_context * ctx, size_t size, bool grads);
 void ggml_build_forward_expand(struct ggml_cgraph * cgraph, struct ggml_tensor * tensor);

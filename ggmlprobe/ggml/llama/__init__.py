@@ -1,0 +1,1 @@
+"""libllama through cffi: the only place that knows its C API."""
