@@ -7,7 +7,7 @@ import io
 from collections.abc import Mapping
 from typing import Any
 
-from ggmlprobe.record import Config, Record, Result, to_dict
+from ggmlprobe.record import Config, Record, Result, TimeStats, to_dict
 from ggmlprobe.report.rows import (
     CONFIG_FIELDS,
     class_letters,
@@ -32,6 +32,12 @@ RESULT_FIELDS = (
     "nan",
     "signal",
     "compute_seconds",
+    "time_seconds",
+    "time_low_seconds",
+    "time_high_seconds",
+    "gbps",
+    "gflops",
+    "time_note",
     "detail",
     "case",
     "upstream_case",
@@ -73,10 +79,20 @@ def _row(
         "columns_differing": " ".join(map(str, row.columns_differing)),
         "seeds": " ".join(str(part.seed) for part in row.seeds),
     }
-    plain = to_dict(row)
+    plain = to_dict(row) | _time(row.time)
     fields = {name: plain[name] for name in RESULT_FIELDS}
     cells = around | {"op": row.op} | parameters | found | fields
     return {name: _cell(value) for name, value in cells.items()}
+
+
+def _time(time: TimeStats | None) -> dict[str, float | None]:
+    return {
+        "time_seconds": time.median_seconds if time else None,
+        "time_low_seconds": time.low_seconds if time else None,
+        "time_high_seconds": time.high_seconds if time else None,
+        "gbps": time.gbps if time else None,
+        "gflops": time.gflops if time else None,
+    }
 
 
 def _param(row: Result, name: str) -> str | None:

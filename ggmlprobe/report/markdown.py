@@ -10,6 +10,7 @@ from ggmlprobe.report.rows import class_letters
 from ggmlprobe.report.settings import setting_lines
 from ggmlprobe.report.table import Layout, command_line, constant_line, layout_of, pipe_table
 from ggmlprobe.report.text import NONE, ascii_line, number, ranges
+from ggmlprobe.report.times import price_table, time_cells, time_lines
 
 PAIRS_SHOWN = 8
 
@@ -29,7 +30,8 @@ def table(record: Record) -> str:
     blocks.append("\n".join(notes.lines()))
     blocks.append("\n".join(_class_lines(record, layout)))
     blocks.append("\n".join(setting_lines(record)))
-    blocks.append("\n".join(footer(record)))
+    blocks.append(price_table(record, layout))
+    blocks.append("\n".join([*time_lines(record), *footer(record)]))
     return "\n\n".join(filter(None, blocks)) + "\n"
 
 
@@ -47,6 +49,7 @@ def _columns(record: Record, layout: Layout, notes: Notes) -> dict[str, list[str
     if any(row.verdict != "INVARIANT" and row.nmse_width is not None for row in rows):
         cells["nmse_serial"] = lambda row: number(row.nmse_serial)
         cells["nmse_width"] = lambda row: number(row.nmse_width)
+    cells |= time_cells(record)
     if any(row.nan for row in rows):
         cells["nan"] = lambda row: number(row.nan)
     if any(row.unwritten for row in rows):
