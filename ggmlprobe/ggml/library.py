@@ -32,6 +32,7 @@ class Library:
         commit: what ggml_commit() says, None where not exported.
         stamp: how the packaged build was made, None for any other.
         types: its tensor types by name.
+        interposed: libraries opened before it, whose functions take the place of its own.
     """
 
     def __init__(self, found: Found, ffi: Any, c: Symbols) -> None:
@@ -43,6 +44,7 @@ class Library:
         self.commit = self._text("ggml_commit")
         self.stamp = _stamp(found.directory / STAMP)
         self.types: Types = read(ffi, c, found.files)
+        self.interposed: tuple[Path, ...] = ()
 
     @classmethod
     def load(cls, found: Found, before: Sequence[Path] = ()) -> Library:
@@ -69,6 +71,7 @@ class Library:
                 f"{files} is too old: it has no {_NEWEST_NEEDED}; give a build from 2025 or later"
             )
         lib = cls(found, ffi, c)
+        lib.interposed = tuple(before)
         if not lib.types:
             raise LibraryBroken(f"{files} names no tensor type; give another build")
         backends.load(lib)

@@ -1,0 +1,137 @@
+"""Which functions of a library a CPU spends an op's time in, by sampling its threads."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ggmlprobe.dispatch.symbols import MAPS, Objects, mapped, read_symbols
+from ggmlprobe.errors import UsageError
+from ggmlprobe.ggml.demangle import demangle
+from ggmlprobe.ggml.find import part_of
+from ggmlprobe.ggml.library import Library
+from ggmlprobe.ggml.sampler import Sampler
+
+WANTED = 400
+"""Samples inside the library after which a width has enough: a share of 5 % is then within 1 %."""
+ENOUGH = 100
+SECONDS = 3.0
+"""A width is not repeated for longer, whatever it has then."""
+# Threads wait here for others, as in libgomp: no work, and as long as the slowest thread takes.
+WAITING = ("ggml_barrier", "ggml_graph_compute_poll_for_work", "ggml_graph_compute_check_for_work")
+
+
+@dataclass
+class Tally:
+    """Samples of one width.
+
+    Attributes:
+        kernels: samples by function of the library.
+        dropped: samples elsewhere, by file or by function that only waits.
+        threads: threads with a sample in the library.
+        late: threads that came after the timers were set.
+        lost: samples there was no room for.
+    """
+
+    kernels: Counter[str] = field(default_factory=Counter)
+    dropped: Counter[str] = field(default_factory=Counter)
+    threads: set[int] = field(default_factory=set)
+    late: int = 0
+    lost: int = 0
+
+    @property
+    def kept(self) -> int:
+        """Samples in functions of the library."""
+        return self.kernels.total()
+
+
+def probed_files(library: Library, paths: Iterable[str]) -> set[str]:
+    """Those of the mapped files that belong to the library: its own, plug-ins, and interposed."""
+    folder = library.found.directory.resolve()
+    named = {str(path.resolve()) for path in (*library.found.files, *library.interposed)}
+    return {
+        path
+        for path in paths
+        if path in named or (Path(path).parent == folder and part_of(Path(path).name) is not None)
+    }
+
+
+def open_objects(library: Library) -> Objects:
+    """What is mapped into this process now, and which of it is the library.
+
+    Raises:
+        UsageError: a stripped library, whose kernels have no names.
+    """
+    mappings = mapped(MAPS.read_text())
+    probed = probed_files(library, {each.path for each in mappings})
+    for path in sorted(probed):
+        if read_symbols(path).stripped:
+            raise UsageError(
+                f"{path} is stripped, its kernels have no names: "
+                "give a build with its symbols, or leave --kernels out"
+            )
+    return Objects(mappings, probed)
+
+
+def tally(objects: Objects, samples: Iterable[tuple[int, int]], into: Tally) -> None:
+    """Add (program counter, thread id) samples to a tally."""
+    for (pc, tid), count in Counter(samples).items():
+        where, name = objects.locate(pc)
+        if name is None or name in WAITING:
+            into.dropped[name or where] += count
+        else:
+            into.kernels[name] += count
+            into.threads.add(tid)
+
+
+def sample(
+    sampler: Sampler, objects: Objects, evaluate: Callable[[], Any], seconds: float = SECONDS
+) -> Tally:
+    """Evaluate until there are enough samples; the first evaluation, a warm-up, is not sampled.
+
+    Args:
+        evaluate: computes with `sampler.armed` around it.
+    """
+    seen = Tally()
+    evaluate()
+    sampler.take()
+    end = time.perf_counter() + seconds
+    lost = sampler.lost
+    while seen.kept < WANTED and time.perf_counter() < end:
+        evaluate()
+        tally(objects, sampler.take(), seen)
+        seen.late = max(seen.late, sampler.late)
+    seen.lost = sampler.lost - lost
+    return seen
+
+
+def described(seen: Tally, threads: int) -> dict[str, Any]:
+    """A tally as fields of record.Result.
+
+    Args:
+        threads: what ggml was told to use.
+    """
+    kernels = [
+        {"name": demangle(name), "share": count / seen.kept, "samples": count}
+        for name, count in seen.kernels.most_common()
+    ]
+    fields: dict[str, Any] = {"kernels": kernels, "samples_dropped": dict(seen.dropped)}
+    if notes := list(_notes(seen, threads)):
+        fields["kernels_note"] = "; ".join(notes)
+    return fields
+
+
+def _notes(seen: Tally, threads: int) -> Iterable[str]:
+    """What is uncertain about a tally."""
+    if seen.kept < ENOUGH:
+        yield f"{seen.kept} samples in the library"
+    if len(seen.threads) < threads and seen.kept:
+        yield f"{len(seen.threads)} of {threads} threads seen in the library"
+    if seen.late:
+        yield f"{seen.late} threads came too late to be sampled"
+    if seen.lost:
+        yield f"{seen.lost} samples lost"
