@@ -1,0 +1,1 @@
+"""Whole models: what a different bit does to logits, argmaxes and text."""
