@@ -9,6 +9,7 @@ import click
 
 from ggmlprobe import __version__
 from ggmlprobe.cli.devices import devices
+from ggmlprobe.cli.model import model
 from ggmlprobe.cli.op import op
 from ggmlprobe.cli.preset import preset
 from ggmlprobe.cli.selftest import selftest
@@ -59,5 +60,5 @@ def main() -> None:
     """
 
 
-for command in (op, preset, devices, selftest):
+for command in (op, model, preset, devices, selftest):
     main.add_command(command)

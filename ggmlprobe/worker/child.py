@@ -6,6 +6,7 @@ import contextlib
 import ctypes
 import dataclasses
 import functools
+import importlib
 import json
 import os
 import resource
@@ -25,7 +26,7 @@ from ggmlprobe.ggml.library import Library, check
 from ggmlprobe.ops import OPS
 from ggmlprobe.ops.base import Op, Session
 from ggmlprobe.pool import PoolStore
-from ggmlprobe.worker.protocol import Event, Request, Spec
+from ggmlprobe.worker.protocol import Event, ModelRequest, Request, Spec, model_spec
 
 GIB = 2**30
 # linux/prctl.h
@@ -62,6 +63,9 @@ class Child:
 
     Args:
         out: where events go.
+
+    Attributes:
+        models: a model_child.ModelSession once a model was asked for.
     """
 
     def __init__(self, spec: Spec, out: TextIO) -> None:
@@ -73,11 +77,16 @@ class Child:
         directory = Path(spec.cache_dir) if spec.cache_dir else None
         self.pools = PoolStore(self.library, directory, len(os.sched_getaffinity(0)))
         self.backends: dict[str | None, Backend] = {}
+        self.models: Any = None
 
     def say(self, event: str, **fields: Any) -> None:
         """Send one event."""
         self.out.write(json.dumps({"event": event, **fields}) + "\n")
         self.out.flush()
+
+    def fail(self, error: Exception) -> None:
+        """Tell that what is left of a request cannot run."""
+        self.say("failed", seed=None, width=None, **failure(error))
 
     def describe(self) -> Event:
         """Library, types and devices, as the parent's record needs them."""
@@ -127,7 +136,7 @@ class Child:
                     widths = [w for w in request.pass_widths if w not in failed]
                     self.run_pass(name, session, op, block or serial, widths, request.seeds[0])
         except ROW_ERRORS as error:
-            self.say("failed", seed=None, width=None, **failure(error))
+            self.fail(error)
         rss = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
         spent = session.backend.compute_seconds - before
         self.say("done", compute_seconds=spent, peak_rss_bytes=rss)
@@ -221,6 +230,16 @@ def quiet_start() -> TextIO:
     return events
 
 
+def serve(child: Child, fields: dict[str, Any]) -> None:
+    """Run what a line asks for: a case, or a task on a model."""
+    if "task" not in fields:
+        child.run(Request(**fields))
+        return
+    # cases need no libllama
+    models = importlib.import_module("ggmlprobe.worker.model_child")
+    models.run(child, ModelRequest(fields["task"], model_spec(fields["model"]), fields["args"]))
+
+
 def main() -> None:
     """Serve requests from stdin until it ends."""
     die_with_parent()
@@ -234,9 +253,10 @@ def main() -> None:
         child = Child(Spec(**start["spec"]), out)
         child.say("ready", **child.describe())
         for line in sys.stdin:
-            child.run(Request(**json.loads(line)))
+            serve(child, json.loads(line))
     except ProbeError as error:
-        out.write(json.dumps({"event": "refused", "message": str(error)}) + "\n")
+        refused = {"event": "refused", "message": str(error), "error": type(error).__name__}
+        out.write(json.dumps(refused) + "\n")
         out.flush()
 
 

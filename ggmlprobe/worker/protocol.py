@@ -9,7 +9,7 @@ Event = dict[str, Any]
 """Child to parent; `event` is one of the names below.
 
 ready    library, types, devices (once, after loading)
-refused  message (instead of ready: the library or a setting cannot be used)
+refused  message, error (a class of errors: the library, a setting or a file cannot be used)
 begin    phase (inputs, serial, width, or a pass), seed, width: what a death is blamed on
 outcome  seed, outcome (fields of probe.Outcome), compute_seconds
 measured phase (the pass), width, data (fields of record.Result)
@@ -68,3 +68,38 @@ class Request:
     hot: bool = False
     tokens: int | None = None
     turns: bool = False
+
+
+@dataclass(frozen=True)
+class ModelSpec:
+    """A model as a child loads it; the fields are those of ggml.llama.model.Model.
+
+    Attributes:
+        llama_h: header to use, None to look for the library's own.
+    """
+
+    path: str
+    llama_h: str | None = None
+    ngl: int = 0
+    extra_bufts: bool = True
+    devices: tuple[str, ...] | None = None
+    vocab_only: bool = False
+
+
+@dataclass(frozen=True)
+class ModelRequest:
+    """A task on a model. Its events are its own, besides begin, failed and done.
+
+    Attributes:
+        task: name in model_child.TASKS. args: what it takes, plain JSON.
+    """
+
+    task: str
+    model: ModelSpec
+    args: dict[str, Any] = field(default_factory=dict)
+
+
+def model_spec(fields: dict[str, Any]) -> ModelSpec:
+    """Return a ModelSpec from its JSON."""
+    devices = fields["devices"]
+    return ModelSpec(**fields | {"devices": None if devices is None else tuple(devices)})

@@ -17,8 +17,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from ggmlprobe.errors import LibraryBroken, UsageError
-from ggmlprobe.worker.protocol import Event, Request, Spec
+from ggmlprobe import errors
+from ggmlprobe.errors import LibraryBroken
+from ggmlprobe.worker.protocol import Event, ModelRequest, Request, Spec
 
 STDERR_LINES = 8
 START_SECONDS = 120.0
@@ -110,8 +111,8 @@ class Worker:
         self._busy = False
         return event
 
-    def run(self, request: Request) -> Iterator[Event]:
-        """Events of one case. The last one is `done`, or `died` with verdict, signal and stderr.
+    def run(self, request: Request | ModelRequest) -> Iterator[Event]:
+        """Events of one request. The last one is `done`, or `died` with verdict, signal and stderr.
 
         A `died` event carries the phase, seed and width that were running.
         """
@@ -134,7 +135,7 @@ class Worker:
                 at = event
             if event["event"] == "refused":
                 self.stop()
-                raise UsageError(event["message"])
+                raise getattr(errors, event.get("error", "UsageError"))(event["message"])
             self._busy = event["event"] != "done"
             yield event
             if not self._busy:

@@ -1,0 +1,19 @@
+"""`ggmlprobe model`: whole models, one token at a time against blocks."""
+
+from __future__ import annotations
+
+import click
+
+from ggmlprobe.cli.model.options import ModelOptions, model_options
+
+__all__ = ["ModelOptions", "model", "model_options"]
+
+
+@click.group(no_args_is_help=False)
+def model() -> None:
+    """Whole models: from a different bit to a different text.
+
+    \b
+    Example:
+      ggmlprobe model compare model.gguf -p "Explain the Pythagorean theorem" --block-width 5
+    """

@@ -1,0 +1,116 @@
+"""The child's work on models: load them once, run a task on them, tell its events."""
+
+from __future__ import annotations
+
+import resource
+from collections.abc import Callable
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ggmlprobe.errors import ComputeFailed, OutOfMemory, Unsupported
+from ggmlprobe.ggml.llama.context import ModelContext
+from ggmlprobe.ggml.llama.library import Llama
+from ggmlprobe.ggml.llama.model import Model
+from ggmlprobe.worker.protocol import ModelRequest, ModelSpec
+
+if TYPE_CHECKING:
+    from ggmlprobe.worker.child import Child
+
+Task = Callable[["ModelSession", dict[str, Any]], None]
+"""(session, args) to events."""
+
+TASKS = {
+    "describe": "ggmlprobe.worker.model_child",
+}
+"""Task name to the module whose function of that name runs it."""
+
+# A target and a draft.
+KEPT = 2
+
+
+class ModelSession:
+    """What a task works with.
+
+    Attributes:
+        child: whose library it is.
+        spec: the model the request is about.
+        models: those that stay in memory for the next request, oldest first.
+    """
+
+    def __init__(self, child: Child) -> None:
+        """Start without a model."""
+        self.child = child
+        self.spec: ModelSpec
+        self.models: dict[ModelSpec, Model] = {}
+        self.contexts: list[ModelContext] = []
+
+    def say(self, event: str, **fields: Any) -> None:
+        """Send an event; its names are the task's own."""
+        self.child.say(event, **fields)
+
+    def begin(self, phase: str, *, width: int | None = None) -> None:
+        """Say what a death from now on is blamed on."""
+        self.say("begin", phase=phase, seed=None, width=width)
+
+    def model(self, spec: ModelSpec | None = None) -> Model:
+        """Return a model, loaded if it is not there: the request's own, or another.
+
+        Raises:
+            ModelBroken: the file cannot be loaded.
+            HeaderRefused: no llama.h, or not this library's.
+        """
+        spec = spec or self.spec
+        if spec not in self.models:
+            self.begin("load")
+            header = Path(spec.llama_h) if spec.llama_h else None
+            llama = Llama.load(self.child.library, header)
+            while len(self.models) >= KEPT:
+                self.models.pop(next(iter(self.models))).close()
+            self.models[spec] = Model(
+                llama, spec.path, ngl=spec.ngl, extra_bufts=spec.extra_bufts,
+                devices=spec.devices, vocab_only=spec.vocab_only,
+            )  # fmt: skip
+            self.begin("compute")
+        return self.models[spec]
+
+    def context(self, model: Model, **settings: Any) -> ModelContext:
+        """Return a new context that is closed with the request; settings are ModelContext's."""
+        made = ModelContext(model, **settings)
+        self.contexts.append(made)
+        return made
+
+    def end(self) -> float:
+        """Close the contexts; return the seconds they computed."""
+        spent = sum(context.compute_seconds for context in self.contexts)
+        while self.contexts:
+            self.contexts.pop().close()
+        return spent
+
+
+def describe(session: ModelSession, args: dict[str, Any]) -> None:
+    """Say what a model is: one `model` event."""
+    model = session.model()
+    session.say(
+        "model", desc=model.desc, n_vocab=model.n_vocab, n_ctx_train=model.n_ctx_train,
+        n_layer=model.n_layer, size_bytes=model.size_bytes, swa=model.swa,
+        is_recurrent=model.is_recurrent, is_hybrid=model.is_hybrid,
+        architecture=model.meta("general.architecture"), name=model.meta("general.name"),
+    )  # fmt: skip
+
+
+def run(child: Child, request: ModelRequest) -> None:
+    """Run a task: its events, then `done`."""
+    if child.models is None:
+        child.models = ModelSession(child)
+    session: ModelSession = child.models
+    session.spec = request.model
+    task: Task = getattr(import_module(TASKS[request.task]), request.task)
+    try:
+        task(session, request.args)
+    except (Unsupported, OutOfMemory, MemoryError, ComputeFailed) as error:
+        child.fail(error)
+    finally:
+        spent = session.end()
+    rss = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    session.say("done", compute_seconds=spent, peak_rss_bytes=rss)
