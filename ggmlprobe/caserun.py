@@ -9,6 +9,7 @@ from typing import Any
 
 from ggmlprobe.classes import width_classes
 from ggmlprobe.compare import Difference, merge
+from ggmlprobe.dispatch.classes import dispatch_classes
 from ggmlprobe.ops.attention import Attention
 from ggmlprobe.ops.base import Op
 from ggmlprobe.record import CaseClasses, Config, Kernel, Result, SeedResult, TimeStats
@@ -232,4 +233,5 @@ class CaseRun:
         return CaseClasses(
             case=self.case, config=self.config.id, groups=made.groups,
             transitive=made.transitive, pairs=[list(pair) for pair in made.pairs],
+            dispatch=dispatch_classes({w: row.kernels for w, row in self.results.items()}),
         )  # fmt: skip

@@ -251,6 +251,10 @@ class Result:
     kernels_note: str | None = field(
         default=None, metadata={"doc": "Why there are none, or what is uncertain about them."}
     )
+    samples_dropped: Mapping[str, int] = field(
+        default_factory=dict,
+        metadata={"doc": "CPU samples outside the library or while waiting, by file or function."},
+    )
     time: TimeStats | None = field(default=None, metadata={"doc": "Time of the op alone."})
     time_note: str | None = field(
         default=None, metadata={"doc": "Why there is none, or what is uncertain about it."}
@@ -280,6 +284,13 @@ class CaseClasses:
     pairs: list[list[int]] = field(
         default_factory=list,
         metadata={"doc": "Pairs of widths in different classes that agree all the same."},
+    )
+    dispatch: list[list[int]] = field(
+        default_factory=list,
+        metadata={
+            "doc": "Widths of each dispatch class: served by the same kernels. "
+            "A width whose kernels are not known is in none."
+        },
     )
 
 
@@ -340,7 +351,10 @@ class Bisection:
         },
     )
     first_differing: int | None = field(
-        default=None, metadata={"doc": "Lowest value run that is not in the first value's class."}
+        default=None,
+        metadata={
+            "doc": "Lowest value run that is not in the reference's class: width 1, or the first value."
+        },
     )
     returning: Mapping[str, list[int]] = field(
         default_factory=dict,

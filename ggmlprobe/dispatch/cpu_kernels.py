@@ -6,14 +6,12 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
-from ggmlprobe.dispatch.symbols import MAPS, Objects, mapped, read_symbols
-from ggmlprobe.errors import UsageError
+from ggmlprobe.dispatch.symbols import Objects, require_symbols
 from ggmlprobe.ggml.demangle import demangle
-from ggmlprobe.ggml.find import part_of
 from ggmlprobe.ggml.library import Library
+from ggmlprobe.ggml.maps import files_of, mapped_here
 from ggmlprobe.ggml.sampler import Sampler
 
 WANTED = 400
@@ -49,32 +47,16 @@ class Tally:
         return self.kernels.total()
 
 
-def probed_files(library: Library, paths: Iterable[str]) -> set[str]:
-    """Those of the mapped files that belong to the library: its own, plug-ins, and interposed."""
-    folder = library.found.directory.resolve()
-    named = {str(path.resolve()) for path in (*library.found.files, *library.interposed)}
-    return {
-        path
-        for path in paths
-        if path in named or (Path(path).parent == folder and part_of(Path(path).name) is not None)
-    }
-
-
 def open_objects(library: Library) -> Objects:
     """What is mapped into this process now, and which of it is the library.
 
     Raises:
         UsageError: a stripped library, whose kernels have no names.
     """
-    mappings = mapped(MAPS.read_text())
-    probed = probed_files(library, {each.path for each in mappings})
-    for path in sorted(probed):
-        if read_symbols(path).stripped:
-            raise UsageError(
-                f"{path} is stripped, its kernels have no names: "
-                "give a build with its symbols, or leave --kernels out"
-            )
-    return Objects(mappings, probed)
+    mappings = mapped_here()
+    own = files_of(library, [each.path for each in mappings])
+    require_symbols(own)
+    return Objects(mappings, own)
 
 
 def tally(objects: Objects, samples: Iterable[tuple[int, int]], into: Tally) -> None:

@@ -2,15 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from functools import partial
 from typing import Any
 
 from ggmlprobe.dispatch import cpu_kernels, cuda_kernels, vulkan_kernels
+from ggmlprobe.dispatch.symbols import require_symbols
+from ggmlprobe.ggml.native import native_library
 from ggmlprobe.ggml.sampler import Sampler
 from ggmlprobe.ops.base import Evaluator, Op, Session
 
 Fields = Iterator[tuple[int, dict[str, Any]]]
+
+
+def check(objects: Sequence[str], backends: Collection[str]) -> None:
+    """Refuse before a run what the pass could not name during it.
+
+    Args:
+        objects: the library's files, as they are mapped.
+        backends: names of the backends that will run.
+
+    Raises:
+        UsageError: a stripped library. LibraryNotFound: native/ is not built.
+    """
+    if "CPU" in backends:
+        require_symbols(objects)
+        native_library("sampler")
 
 
 def measure(session: Session, op: Op, evaluator: Evaluator, widths: Sequence[int]) -> Fields:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from bisect import bisect_right
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -13,30 +12,10 @@ from typing import Any
 from elftools.common.exceptions import ELFError
 from elftools.elf.elffile import ELFFile
 
-MAPS = Path("/proc/self/maps")
-# address range, permissions, offset, device, inode, path: proc_pid_maps(5)
-_LINE = re.compile(r"^([0-9a-f]+)-([0-9a-f]+) (\S{4}) ([0-9a-f]+) \S+ \d+ *(.*)$")
+from ggmlprobe.errors import UsageError
+from ggmlprobe.ggml.maps import Mapped
+
 FUNCTIONS = ("STT_FUNC", "STT_GNU_IFUNC")
-
-
-@dataclass(frozen=True)
-class Mapped:
-    """Executable pages of a file: addresses from start to end, and the first one's file offset."""
-
-    start: int
-    end: int
-    offset: int
-    path: str
-
-
-def mapped(text: str) -> list[Mapped]:
-    """The executable mappings in the text of /proc/PID/maps, in ascending order."""
-    matches = filter(None, map(_LINE.match, text.splitlines()))
-    return [
-        Mapped(int(start, 16), int(end, 16), int(offset, 16), path.removesuffix(" (deleted)"))
-        for start, end, flags, offset, path in (match.groups() for match in matches)
-        if "x" in flags
-    ]
 
 
 @dataclass(frozen=True)
@@ -118,6 +97,20 @@ def read_symbols(path: str) -> SymbolTable:
             return SymbolTable(_functions(elf, table) if table else (), segments, whole is None)
     except (OSError, ELFError):
         return SymbolTable((), (), True)
+
+
+def require_symbols(paths: Iterable[str]) -> None:
+    """Refuse a library whose kernels have no names.
+
+    Raises:
+        UsageError: one of its files is stripped.
+    """
+    for path in paths:
+        if read_symbols(path).stripped:
+            raise UsageError(
+                f"{path} is stripped, its kernels have no names: "
+                "give a build with its symbols, or leave --kernels out"
+            )
 
 
 class Objects:

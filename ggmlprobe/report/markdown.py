@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from ggmlprobe.classes import Classes
 from ggmlprobe.record import CaseClasses, Record, Result
 from ggmlprobe.report.footer import footer
+from ggmlprobe.report.kernels import dispatch_text, kernel_cells, kernel_lines
 from ggmlprobe.report.notes import Notes
 from ggmlprobe.report.rows import class_letters
 from ggmlprobe.report.settings import setting_lines
@@ -13,6 +16,7 @@ from ggmlprobe.report.text import NONE, ascii_line, number, ranges
 from ggmlprobe.report.times import price_table, time_cells, time_lines
 
 PAIRS_SHOWN = 8
+WIDTH_CLASSES = "width classes"
 
 
 def table(record: Record) -> str:
@@ -31,7 +35,7 @@ def table(record: Record) -> str:
     blocks.append("\n".join(_class_lines(record, layout)))
     blocks.append("\n".join(setting_lines(record)))
     blocks.append(price_table(record, layout))
-    blocks.append("\n".join([*time_lines(record), *footer(record)]))
+    blocks.append("\n".join([*kernel_lines(record), *time_lines(record), *footer(record)]))
     return "\n\n".join(filter(None, blocks)) + "\n"
 
 
@@ -49,7 +53,7 @@ def _columns(record: Record, layout: Layout, notes: Notes) -> dict[str, list[str
     if any(row.verdict != "INVARIANT" and row.nmse_width is not None for row in rows):
         cells["nmse_serial"] = lambda row: number(row.nmse_serial)
         cells["nmse_width"] = lambda row: number(row.nmse_width)
-    cells |= time_cells(record)
+    cells |= kernel_cells(record) | time_cells(record)
     if any(row.nan for row in rows):
         cells["nan"] = lambda row: number(row.nan)
     if any(row.unwritten for row in rows):
@@ -65,7 +69,14 @@ def _differing(row: Result) -> str:
     return ranges(row.columns_differing) or NONE
 
 
-def _class_lines(record: Record, layout: Layout) -> list[str]:
+def _case_lines(
+    record: Record, layout: Layout, title: str, text: Callable[[CaseClasses], str]
+) -> list[str]:
+    """A line for each case, or one for all of them where they say the same.
+
+    Width classes go by the case alone, all others by their title too.
+    """
+    prefix = "" if title == WIDTH_CLASSES else f"{title} "
     first = {(row.config, row.case): row for row in reversed(record.results)}
     lines = []
     for entry in record.classes:
@@ -73,11 +84,18 @@ def _class_lines(record: Record, layout: Layout) -> list[str]:
         label = ascii_line(entry.case)
         if row is not None:
             label = " ".join(f"{name}={cell(row)}" for name, cell in layout.varying.items())
-        lines.append((label or "width classes", _class_text(entry)))
+        lines.append((f"{prefix}{label}".strip() or title, text(entry)))
     texts = {text for _, text in lines}
     if len(lines) > 1 and len(texts) == 1:
-        return [f"- width classes of all {len(lines)} cases: {texts.pop()}"]
+        return [f"- {title} of all {len(lines)} cases: {texts.pop()}"]
     return [f"- {label}: {text}" for label, text in lines]
+
+
+def _class_lines(record: Record, layout: Layout) -> list[str]:
+    lines = _case_lines(record, layout, WIDTH_CLASSES, _class_text)
+    if any(entry.dispatch for entry in record.classes):
+        lines += _case_lines(record, layout, "dispatch classes", dispatch_text)
+    return lines
 
 
 def _class_text(entry: CaseClasses) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from ggmlprobe.dispatch.classes import served_alike
 from ggmlprobe.record import Config, Record, Result
 from ggmlprobe.report.text import ranges
 
@@ -46,7 +47,7 @@ def _effect(before: dict[Key, Result], after: dict[Key, Result]) -> str:
     bits = {b.width for a, b in pairs if _hashes(a) != _hashes(b) or a.verdict != b.verdict}
     parts = [f"bits changed at widths {ranges(bits)}" if bits else "no bit changed"]
     if any(a.kernels and b.kernels for a, b in pairs):
-        moved = {b.width for a, b in pairs if _kernels(a) != _kernels(b)}
+        moved = {b.width for a, b in pairs if not served_alike(a.kernels, b.kernels)}
         parts.append(f"kernels at {ranges(moved)}" if moved else "no kernel")
     if any(a.time and b.time for a, b in pairs):
         moved = {b.width for a, b in pairs if _time_moved(a, b)}
@@ -56,10 +57,6 @@ def _effect(before: dict[Key, Result], after: dict[Key, Result]) -> str:
 
 def _hashes(row: Result) -> list[list[str]]:
     return [seed.hashes for seed in row.seeds]
-
-
-def _kernels(row: Result) -> set[str]:
-    return {kernel.name for kernel in row.kernels}
 
 
 def _time_moved(a: Result, b: Result) -> bool:
