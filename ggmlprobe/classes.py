@@ -32,7 +32,7 @@ class Classes:
         """
         for number, group in enumerate(self.groups):
             if width in group:
-                return _letters(number)
+                return letters(number)
         raise KeyError(width)
 
     @property
@@ -78,7 +78,7 @@ def width_classes(signatures: Mapping[int, Signature]) -> Classes:
     return Classes(groups=groups, transitive=not pairs, pairs=pairs)
 
 
-def _letters(number: int) -> str:
+def letters(number: int) -> str:
     """0 is A, 25 Z, 26 AA: bijective base 26."""
     name = ""
     number += 1

@@ -11,6 +11,10 @@ class UsageError(ProbeError):
     """An option or argument has a value the command cannot work with."""
 
 
+class NothingRan(UsageError):
+    """No row of a run could be computed; 0 cases is a failure, never a pass."""
+
+
 class LibraryNotFound(ProbeError):
     """No libggml where the user said, nor in any of the default places."""
 

@@ -353,7 +353,8 @@ class Bisection:
     first_differing: int | None = field(
         default=None,
         metadata={
-            "doc": "Lowest value run that is not in the reference's class: width 1, or the first value."
+            "doc": "Lowest value run that is not in the class of width 1, or on another axis of "
+            "the first value."
         },
     )
     returning: Mapping[str, list[int]] = field(

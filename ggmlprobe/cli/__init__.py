@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from typing import Any, NoReturn
 
 import click
 
 from ggmlprobe import __version__
+from ggmlprobe.cli.bisect import bisect
 from ggmlprobe.cli.devices import devices
+from ggmlprobe.cli.git_bisect import error_status
 from ggmlprobe.cli.model import model
 from ggmlprobe.cli.op import op
 from ggmlprobe.cli.preset import preset
 from ggmlprobe.cli.selftest import selftest
+from ggmlprobe.cli.sweep import sweep
 from ggmlprobe.errors import ProbeError
 
 INTERRUPTED = 130
@@ -21,23 +25,25 @@ INTERRUPTED = 130
 class Group(click.Group):
     """Turns every error a user can cause into one line on stderr and exit status 2."""
 
-    def main(self, *args: Any, **kwargs: Any) -> Any:
+    def main(self, args: Sequence[str] | None = None, *more: Any, **kwargs: Any) -> Any:
         """Run the command line."""
+        given = sys.argv[1:] if args is None else args
         try:
-            return super().main(*args, **{**kwargs, "standalone_mode": False})
+            return super().main(args, *more, **{**kwargs, "standalone_mode": False})
         except ProbeError as error:
-            self._end(str(error))
+            self._end(str(error), error_status(error, given))
         except click.UsageError as error:
             where = error.ctx.command_path if error.ctx else "ggmlprobe"
-            self._end(f"{error.format_message()} (see {where} --help)")
+            said = f"{error.format_message()} (see {where} --help)"
+            self._end(said, error_status(None, given))
         except click.Abort:
             sys.exit(INTERRUPTED)
 
     @staticmethod
-    def _end(message: str) -> NoReturn:
+    def _end(message: str, status: int) -> NoReturn:
         line = " ".join(message.split())
         click.echo(f"ggmlprobe: {line}", err=True)
-        sys.exit(2)
+        sys.exit(status)
 
 
 @click.group(
@@ -60,5 +66,5 @@ def main() -> None:
     """
 
 
-for command in (op, model, preset, devices, selftest):
+for command in (op, sweep, bisect, model, preset, devices, selftest):
     main.add_command(command)

@@ -248,6 +248,7 @@ def add_commands(
     own: Sequence[Option] = (),
     checks: bool = False,
     specs: Sequence[OpSpec] = SPECS,
+    defaults: Mapping[str, str] | None = None,
 ) -> None:
     """Give a group one subcommand for each op, with the options of the op and of every probe.
 
@@ -256,10 +257,13 @@ def add_commands(
         example: options that the example in --help ends with.
         own: decorators of options that the group adds.
         checks: whether to offer --check for ops that have checks.
+        defaults: other defaults of options, by parameter name.
     """
     for spec in specs:
         more = (*own, *([CHECK] if checks and spec.checks else []))
-        group.add_command(_command(group.name or "", spec, handler, example, more))
+        command = _command(group.name or "", spec, handler, example, more)
+        command.context_settings["default_map"] = dict(defaults or {})
+        group.add_command(command)
 
 
 def _command(

@@ -119,6 +119,7 @@ class ProbeOptions:
     export_csv: Path | None
     export_json: Path | None
     force: bool
+    git_bisect: bool
 
 
 def probe_options(function: F) -> F:
@@ -153,6 +154,8 @@ def probe_options(function: F) -> F:
         *(click.option(f"--export-{kind}", type=path, metavar="FILE",
                        help=f"Also write the record as {kind}.") for kind in ("md", "csv", "json")),
         click.option("--force", is_flag=True, help="Overwrite files that exist."),
+        click.option("--git-bisect", is_flag=True,
+                     help="Exit status for git bisect run: 0 good, 1 bad, 125 cannot tell."),
     ]  # fmt: skip
 
     @functools.wraps(function)

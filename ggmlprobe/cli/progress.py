@@ -15,10 +15,10 @@ class Progress:
     """One line that is written over.
 
     Args:
-        total: rows of the whole run.
+        total: rows of the whole run, None where nobody knows yet.
     """
 
-    def __init__(self, total: int) -> None:
+    def __init__(self, total: int | None) -> None:
         self.total, self.done, self.what = total, 0, ""
         self._began = time.monotonic()
         self._shown = sys.stderr.isatty()
@@ -39,14 +39,21 @@ class Progress:
             sys.stderr.write("\r\x1b[K")
             sys.stderr.flush()
 
+    def _done(self, spent: float) -> str:
+        """Rows done, of how many, rate and time left, as far as they are known."""
+        total = "" if self.total is None else f"/{self.total}"
+        if not self.done:
+            return f"{self.done}{total}"
+        rate = f" {self.done / spent:.1f}/s"
+        if self.total is None:
+            return f"{self.done}{rate}"
+        seconds = spent / self.done * (self.total - self.done)
+        return f"{self.done}{total}{rate}, {seconds:.0f} s left"
+
     def _show(self) -> None:
         if not self._shown:
             return
         spent = time.monotonic() - self._began
-        left = ""
-        if self.done:
-            seconds = spent / self.done * (self.total - self.done)
-            left = f" {self.done / spent:.1f}/s, {seconds:.0f} s left"
-        line = f"[{self.done}/{self.total}{left}] {self.what}"
+        line = f"[{self._done(spent)}] {self.what}"
         sys.stderr.write(f"\r\x1b[K{line[:WIDTH]}")
         sys.stderr.flush()

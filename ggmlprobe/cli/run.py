@@ -7,7 +7,7 @@ import resource
 import shlex
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,16 +15,19 @@ import click
 
 from ggmlprobe import plan, report
 from ggmlprobe.cli.fleet import Fleet
+from ggmlprobe.cli.git_bisect import row_status
 from ggmlprobe.cli.options import ProbeOptions
 from ggmlprobe.cli.progress import Progress
-from ggmlprobe.errors import UsageError
+from ggmlprobe.errors import NothingRan, UsageError
+from ggmlprobe.gather import Gathered
 from ggmlprobe.journal import Journal
 from ggmlprobe.record import (
     SCHEMA_VERSION,
-    CaseClasses,
+    Config,
     Header,
     Record,
     Result,
+    Row,
     collect_environment,
 )
 from ggmlprobe.runner import Case, Runner
@@ -57,13 +60,23 @@ def check_exports(options: ProbeOptions) -> dict[str, Path]:
     return files
 
 
+Drive = Callable[[Runner, list[Config], list[Case]], Iterator[Row]]
+Formats = Mapping[str, Callable[[Record], str]]
+
+
 def run_and_print(
-    options: ProbeOptions, cases_of: Callable[[Event], list[Case]], check: str | None = None
+    options: ProbeOptions,
+    cases_of: Callable[[Event], list[Case]],
+    check: str | None = None,
+    drive: Drive = Runner.run,
+    formats: Formats = report.FORMATS,
 ) -> None:
     """Run the cases in every config, print the record, and exit with its status.
 
     Args:
         cases_of: makes the cases from the child's description of the library.
+        drive: hands out the rows; by default those of every case in every config.
+        formats: renderers by name.
     """
     files = check_exports(options)
     if options.retry and options.resume is None:
@@ -85,17 +98,18 @@ def run_and_print(
                 fleet.workers, options.seeds, finished, check, passes=passes(options),
                 hot=options.hot,
             )  # fmt: skip
-            record = collect(runner, header, cases, journal)
+            record = collect(runner, header, cases, journal, drive)
     finally:
         fleet.stop()
     record = replace(record, timing=runner.timing(cpu_seconds()))
-    publish(record, options, files)
+    publish(record, options, files, formats)
     if record.interrupted:
         click.echo(f"interrupted; go on with: --resume {journal.path}", err=True)
         sys.exit(INTERRUPTED)
     if options.resume is None:
         journal.path.unlink(missing_ok=True)
-    sys.exit(exit_status(record))
+    status = exit_status(record)
+    sys.exit(row_status(record) if options.git_bisect else status)
 
 
 def passes(options: ProbeOptions) -> tuple[str, ...]:
@@ -108,44 +122,39 @@ def exit_status(record: Record) -> int:
     """1 where a row is a finding, else 0.
 
     Raises:
-        UsageError: nothing ran; 0 cases is a failure, never a pass.
+        NothingRan: 0 cases is a failure, never a pass.
     """
     if all(row.verdict == Verdict.UNSUPPORTED for row in record.results):
         why = next((row.detail for row in record.results if row.detail), "no rows")
-        raise UsageError(f"0 cases ran: {why}")
+        raise NothingRan(f"0 cases ran: {why}")
     return int(any(row.verdict in FINDINGS for row in record.results))
 
 
-def collect(runner: Runner, header: Header, cases: list[Case], journal: Journal) -> Record:
+def collect(
+    runner: Runner,
+    header: Header,
+    cases: list[Case],
+    journal: Journal,
+    drive: Drive = Runner.run,
+) -> Record:
     """Run; every row goes to the journal at once. Ctrl-C ends with the rows there are."""
-    results: dict[tuple[str, str, int], Result] = {}
-    classes: dict[tuple[str, str], CaseClasses] = {}
-    classes.update({(row.config, row.case): row for row in journal.partial.classes})
-    progress = Progress(len(header.configs) * sum(len(case.widths) for case in cases))
+    gathered = Gathered(runner.finished)
+    gathered.take_classes(journal.partial.classes)
+    rows = len(header.configs) * sum(len(case.widths) for case in cases)
+    progress = Progress(rows if drive is Runner.run else None)
     runner.started = progress.case
     interrupted = False
     try:
-        for row in runner.run(header.configs, cases):
-            if isinstance(row, CaseClasses):
-                known = classes.get((row.config, row.case)) == row
-                classes[row.config, row.case] = row
-            else:
-                known = runner.finished.get(row.key) is row
-                results[row.key] = row
+        for row in drive(runner, header.configs, cases):
+            if (news := gathered.take(row)) is not None:
+                journal.append(news)
+            if isinstance(row, Result):
                 progress.row(row)
-            if not known:
-                journal.append(row)
     except KeyboardInterrupt:
         interrupted = True
     finally:
         progress.end()
-    place = {key: i for i, key in enumerate(dict.fromkeys((c, name) for c, name, _ in results))}
-    return Record(
-        header.schema, header.command, header.configs, header.environment,
-        # a width that died has its row before narrower ones that ran on
-        sorted(results.values(), key=lambda row: (place[row.config, row.case], row.width)),
-        [row for key, row in classes.items() if key in place], interrupted=interrupted,
-    )  # fmt: skip
+    return gathered.record(header, interrupted)
 
 
 def cpu_seconds() -> float:
@@ -154,8 +163,13 @@ def cpu_seconds() -> float:
     return sum(each.ru_utime + each.ru_stime for each in used)
 
 
-def publish(record: Record, options: ProbeOptions, files: dict[str, Path]) -> None:
+def publish(
+    record: Record,
+    options: ProbeOptions,
+    files: dict[str, Path],
+    formats: Formats = report.FORMATS,
+) -> None:
     """Print the record in the chosen format and write the exports."""
-    click.echo(report.FORMATS[options.output](record), nl=False)
+    click.echo(formats[options.output](record), nl=False)
     for kind, path in files.items():
-        report.write(path, report.FORMATS[kind](record), options.force)
+        report.write(path, formats[kind](record), options.force)

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from ggmlprobe.classes import Classes
 from ggmlprobe.record import CaseClasses, Record, Result
+from ggmlprobe.report.bisection import Bisections
 from ggmlprobe.report.footer import footer
 from ggmlprobe.report.kernels import dispatch_text, kernel_cells, kernel_lines
 from ggmlprobe.report.notes import Notes
@@ -28,11 +29,15 @@ def table(record: Record) -> str:
     layout = layout_of(record)
     notes = Notes()
     blocks = [command_line(record.command)]
-    if record.results:
+    if record.bisections:
+        found = Bisections(record)
+        blocks += [constant_line(found.constant), found.table(), "\n".join(found.notes())]
+    elif record.results:
         blocks.append(constant_line(layout))
         blocks.append(pipe_table(_columns(record, layout, notes)))
     blocks.append("\n".join(notes.lines()))
-    blocks.append("\n".join(_class_lines(record, layout)))
+    if not record.bisections:
+        blocks.append("\n".join(_class_lines(record, layout)))
     blocks.append("\n".join(setting_lines(record)))
     blocks.append(price_table(record, layout))
     blocks.append("\n".join([*kernel_lines(record), *time_lines(record), *footer(record)]))

@@ -21,15 +21,20 @@ class Notes:
     def cell(self, row: Result) -> str:
         """The row's cell, with the number of a footnote where it does not hold everything."""
         short = row.signal or shortened(row.detail or "")
-        whole = " / ".join(filter(None, [ascii_line(row.detail or row.signal or ""), *tail(row)]))
-        if whole == short:
+        text = whole(row)
+        if text == short:
             return short or NONE
-        count = self._numbers.setdefault(whole, len(self._numbers) + 1)
+        count = self._numbers.setdefault(text, len(self._numbers) + 1)
         return f"{short} [{count}]".strip()
 
     def lines(self) -> list[str]:
         """The footnotes, one line each."""
         return [f"- [{count}] {text}" for text, count in self._numbers.items()]
+
+
+def whole(row: Result) -> str:
+    """Everything a row says of why it has no comparison, in one line."""
+    return " / ".join(filter(None, [ascii_line(row.detail or row.signal or ""), *tail(row)]))
 
 
 def tail(row: Result) -> list[str]:

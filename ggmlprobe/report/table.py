@@ -42,15 +42,20 @@ def constant_line(layout: Layout) -> str:
     return " ".join(value if name == "op" else f"{name}={value}" for name, value in items)
 
 
-def layout_of(record: Record) -> Layout:
-    """Which parameters and settings vary over the rows of a record, and which are constant."""
+def layout_of(record: Record, rows: Sequence[Result] | None = None) -> Layout:
+    """Which parameters and settings vary over the rows of a record, and which are constant.
+
+    Args:
+        rows: those to look at, if not all.
+    """
+    rows = record.results if rows is None else rows
     varying: dict[str, Cell] = {}
     constant: dict[str, str] = {}
-    names = param_names(record.results)
+    names = param_names(rows)
     cells: dict[str, Cell] = {"op": lambda row: ascii_line(row.op)}
     cells |= {ascii_line(name): _param_cell(name) for name in names}
     for name, cell in cells.items():
-        values = {cell(row) for row in record.results}
+        values = {cell(row) for row in rows}
         if len(values) > 1:
             varying[name] = cell
         else:

@@ -8,6 +8,7 @@ from typing import Any
 NONE = "-"
 DETAIL_WIDTH = 40
 PAIR = 2
+STEPS = 3
 
 
 def ascii_line(text: str) -> str:
@@ -56,3 +57,20 @@ def shortened(text: str) -> str:
     """At most 40 characters of a line."""
     line = ascii_line(text)
     return line if len(line) <= DETAIL_WIDTH else line[: DETAIL_WIDTH - 3].rstrip() + "..."
+
+
+def steps(values: Iterable[int]) -> str:
+    """As `ranges`, and equal steps as --widths takes them: ``1-7,256-1024+256``."""
+    left, parts = sorted(set(values)), list[str]()
+    while left:
+        step = left[1] - left[0] if len(left) > 1 else 1
+        count = 1
+        while count < len(left) and left[count] - left[count - 1] == step:
+            count += 1
+        if count >= (PAIR if step == 1 else STEPS) + 1:
+            parts.append(f"{left[0]}-{left[count - 1]}" + (f"+{step}" if step > 1 else ""))
+        else:
+            count = 1
+            parts.append(str(left[0]))
+        left = left[count:]
+    return ",".join(parts)
