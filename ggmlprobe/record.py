@@ -14,13 +14,23 @@ from typing import Any
 from ggmlprobe.codec import dumps, field_table, from_dict, json_schema, parse, to_dict
 from ggmlprobe.environment import Environment, collect_environment
 from ggmlprobe.errors import RecordError
+from ggmlprobe.model.record import (
+    MODEL_DATACLASSES,
+    BlockComparison,
+    Flip,
+    ModelSettings,
+    PairStats,
+    Rate,
+)
 from ggmlprobe.verdict import Verdict
 
 __all__ = [
     "SCHEMA_VERSION",
     "AxisRun",
     "Bisection",
+    "BlockComparison",
     "CaseClasses",
+    "Comparison",
     "Config",
     "DeviceRecord",
     "Environment",
@@ -99,6 +109,13 @@ class Config:
     env: Mapping[str, str | None] = field(
         default_factory=dict,
         metadata={"doc": "Environment variables set for this config; null is one taken away."},
+    )
+    model: ModelSettings | None = field(
+        default=None, metadata={"doc": "The model, for commands on whole models."}
+    )
+    arm: str | None = field(
+        default=None,
+        metadata={"doc": "Path that was forced, of `threshold`; null is the library's own choice."},
     )
 
 
@@ -371,6 +388,22 @@ class Bisection:
 
 
 @dataclass(frozen=True)
+class Comparison:
+    """Time of one case at one width on side B of `ab`, against side A; intervals are 95 %."""
+
+    case: str = field(metadata={"doc": "The case, as in its results."})
+    width: int = field(metadata={"doc": "Tokens in one evaluation.", "minimum": 1})
+    ratio: float = field(metadata={"doc": "Median time of config c1 over that of c0."})
+    low: float = field(metadata={"doc": "Lower end of its interval."})
+    high: float = field(metadata={"doc": "Upper end."})
+    null: float = field(
+        metadata={"doc": "The same of a second process of c0 over the first: what noise gives."}
+    )
+    null_low: float = field(metadata={"doc": "Lower end of its interval."})
+    null_high: float = field(metadata={"doc": "Upper end."})
+
+
+@dataclass(frozen=True)
 class Timing:
     """What the run cost."""
 
@@ -410,6 +443,31 @@ class Record(Header):
     bisections: list[Bisection] = field(
         default_factory=list, metadata={"doc": "One per bisected config and case."}
     )
+    ab: list[Comparison] | None = field(
+        default=None,
+        metadata={"doc": "Of `ab`: one per case and width that both sides timed; c0 is A, c1 B."},
+    )
+    cells: int | None = field(
+        default=None, metadata={"doc": "Cells (t, j) of all comparisons (model compare)."}
+    )
+    cells_differing: int | None = field(
+        default=None, metadata={"doc": "Of those, with a row of logits that differs in a bit."}
+    )
+    flips: int | None = field(
+        default=None, metadata={"doc": "Of those, with another argmax in the block path."}
+    )
+    flip_list: list[Flip] = field(
+        default_factory=list, metadata={"doc": "The flips of all comparisons."}
+    )
+    pairs: list[PairStats] = field(
+        default_factory=list, metadata={"doc": "The three pairs of paths, pooled over all cells."}
+    )
+    comparisons: list[BlockComparison] = field(
+        default_factory=list, metadata={"doc": "One per config, prompt, width and prefix."}
+    )
+    rates: list[Rate] = field(
+        default_factory=list, metadata={"doc": "Rates per value of each axis, hardest first."}
+    )
     timing: Timing | None = field(default=None, metadata={"doc": "What the run cost."})
     interrupted: bool = field(
         default=False, metadata={"doc": "The run was stopped before its last row."}
@@ -429,6 +487,8 @@ DATACLASSES: tuple[type, ...] = (
     CaseClasses,
     AxisRun,
     Bisection,
+    Comparison,
+    *MODEL_DATACLASSES,
     Timing,
 )
 """In the order of docs/record.md."""
@@ -455,7 +515,7 @@ def check_schema(data: Any) -> None:
         )
 
 
-Row = Result | CaseClasses | AxisRun | Bisection
+Row = Result | CaseClasses | AxisRun | Bisection | BlockComparison
 """What a run hands out as it goes on."""
 
 
@@ -488,7 +548,7 @@ def loads(text: str) -> Record:
     check_schema(data)
     record = from_dict(Record, data)
     rows: dict[str, Row] = {}
-    for name in ("results", "classes", "runs", "bisections"):
+    for name in ("results", "classes", "runs", "bisections", "comparisons"):
         rows.update({f"{name}[{i}]": row for i, row in enumerate(getattr(record, name))})
     check_references(record.configs, rows)
     return record

@@ -23,6 +23,7 @@ from ggmlprobe.errors import ComputeFailed, OutOfMemory, ProbeError, Unsupported
 from ggmlprobe.ggml.device import Backend, devices
 from ggmlprobe.ggml.find import Found, find
 from ggmlprobe.ggml.library import Library, check
+from ggmlprobe.ggml.maps import files_of, mapped_here
 from ggmlprobe.ops import OPS
 from ggmlprobe.ops.base import Op, Session
 from ggmlprobe.pool import PoolStore
@@ -51,6 +52,13 @@ def tuples(params: dict[str, Any]) -> dict[str, Any]:
 def shown_path(found: Found) -> str:
     """The library's place for the record: the packaged one is named as in the package."""
     return "ggmlprobe/lib" if found.origin == "packaged" else str(found.directory)
+
+
+def loaded_files(library: Library) -> list[str]:
+    """The library's files that are mapped, without those opened in front of it."""
+    before = {str(path.resolve()) for path in library.interposed}
+    found = files_of(library, [each.path for each in mapped_here()])
+    return [path for path in found if path not in before]
 
 
 def tokens(request: Request) -> int:
@@ -100,6 +108,7 @@ class Child:
                       for t in library.types.values()},
             "devices": [dataclasses.asdict(device) for device in devices(library)],
             "silent": library.silent_backends(),
+            "files": loaded_files(library),
         }  # fmt: skip
 
     def session(self, request: Request) -> Session:
