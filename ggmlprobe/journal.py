@@ -1,8 +1,8 @@
 """Finished rows on disk at once: an append-only JSON Lines file that survives a kill.
 
 The first line is a header (schema, command, configs, environment); each line after it is
-``{"result": ...}`` or ``{"classes": ...}``. A line counts once its newline is there. Of two lines
-for the same row the later one holds.
+``{"result": ...}``, ``{"classes": ...}`` or ``{"comparison": ...}``. A line counts once its
+newline is there. Of two lines for the same row the later one holds.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from typing import Any
 
 from ggmlprobe.errors import FileExists, RecordError, UsageError
 from ggmlprobe.record import (
+    BlockComparison,
     CaseClasses,
     Header,
     Record,
@@ -31,6 +32,11 @@ from ggmlprobe.resume import match_configs
 
 __all__ = ["Header", "Journal", "Partial", "read"]
 
+Entry = Result | CaseClasses | BlockComparison
+KINDS: Mapping[str, type[Entry]] = {
+    "result": Result, "classes": CaseClasses, "comparison": BlockComparison,
+}  # fmt: skip
+
 
 @dataclass(frozen=True)
 class Partial:
@@ -40,12 +46,14 @@ class Partial:
         header: the first line.
         results: finished rows, each key once, in the order they were first written.
         classes: width classes written so far, each (config, case) once.
+        comparisons: finished rows of a model compare, each key once.
         size: bytes of whole lines; what follows in the file is a torn line.
     """
 
     header: Header
     results: list[Result] = field(default_factory=list)
     classes: list[CaseClasses] = field(default_factory=list)
+    comparisons: list[BlockComparison] = field(default_factory=list)
     size: int = 0
 
     def finished(self, repeat: Iterable[str] = ()) -> dict[tuple[str, str, int], Result]:
@@ -94,13 +102,19 @@ def _parse_journal(path: Path, data: bytes) -> Partial:
     ids = {config.id for config in header.configs}
     results: dict[tuple[str, str, int], Result] = {}
     classes: dict[tuple[str, str], CaseClasses] = {}
+    comparisons: dict[object, BlockComparison] = {}
     for number, line in enumerate(lines[1:], 2):
         row = _row(f"{path}: line {number}", line, ids)
         if isinstance(row, Result):
             results[row.key] = row
+        elif isinstance(row, BlockComparison):
+            comparisons[row.key] = row
         else:
             classes[row.config, row.case] = row
-    return Partial(header, list(results.values()), list(classes.values()), len(whole) + 1)
+    return Partial(
+        header, list(results.values()), list(classes.values()), list(comparisons.values()),
+        len(whole) + 1,
+    )  # fmt: skip
 
 
 def _header(path: Path, line: bytes) -> Header:
@@ -116,7 +130,7 @@ def _header(path: Path, line: bytes) -> Header:
         raise RecordError(f"{path}: line 1: {error}") from error
 
 
-def _row(where: str, line: bytes, ids: set[str]) -> Result | CaseClasses:
+def _row(where: str, line: bytes, ids: set[str]) -> Entry:
     try:
         data = parse(line.decode())
         row = _decode_row(data)
@@ -129,12 +143,11 @@ def _row(where: str, line: bytes, ids: set[str]) -> Result | CaseClasses:
     return row
 
 
-def _decode_row(data: Any) -> Result | CaseClasses:
-    if isinstance(data, dict) and data.keys() == {"result"}:
-        return from_dict(Result, data["result"], "result")
-    if isinstance(data, dict) and data.keys() == {"classes"}:
-        return from_dict(CaseClasses, data["classes"], "classes")
-    raise RecordError("neither a result nor classes")
+def _decode_row(data: Any) -> Entry:
+    for kind, cls in KINDS.items():
+        if isinstance(data, dict) and data.keys() == {kind}:
+            return from_dict(cls, data[kind], kind)
+    raise RecordError("neither a result nor classes nor a comparison")
 
 
 class Journal:
@@ -187,14 +200,15 @@ class Journal:
             return journal
         return cls(path, fd, _translate(partial, header, ids), ids)
 
-    def append(self, row: Result | CaseClasses) -> None:
+    def append(self, row: Entry) -> None:
         """Write one finished row; it is on disk when this returns.
 
         Raises:
             UsageError: the disk is full or the like.
         """
         row = replace(row, config=self._ids.get(row.config, row.config))
-        self._write({"result" if isinstance(row, Result) else "classes": to_dict(row)})
+        kind = next(kind for kind, cls in KINDS.items() if isinstance(row, cls))
+        self._write({kind: to_dict(row)})
 
     def _write(self, data: dict[str, Any]) -> None:
         line = memoryview((dumps(data) + "\n").encode("ascii"))
@@ -248,5 +262,12 @@ def _translate(partial: Partial, header: Header, ids: Mapping[str, str]) -> Part
         header,
         [replace(row, config=back[row.config]) for row in partial.results],
         [replace(row, config=back[row.config]) for row in partial.classes],
+        [_compared_in(row, back[row.config]) for row in partial.comparisons],
         partial.size,
     )
+
+
+def _compared_in(row: BlockComparison, config: str) -> BlockComparison:
+    """The comparison with another config id, in its flips too."""
+    flips = [replace(flip, config=config) for flip in row.flip_list]
+    return replace(row, config=config, flip_list=flips)

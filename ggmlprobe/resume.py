@@ -66,7 +66,8 @@ def _content(config: Config) -> dict[str, Any]:
     # a driver update or a neighbour's allocation can change it without changing any result
     del device["device.memory_total"]
     library = config.library
-    return device | {
+    model = {f"model.{key}": value for key, value in (to_dict(config.model) or {}).items()}
+    return device | model | {
         "library": library.path,
         "version": library.version,
         "commit": library.commit,

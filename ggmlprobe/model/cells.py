@@ -12,7 +12,7 @@ from ggmlprobe.compare import hash_token
 from ggmlprobe.model import stats
 from ggmlprobe.model.decoder import Run
 from ggmlprobe.model.logits import Change, Row, change
-from ggmlprobe.model.record import Cells, Comparison, Flip, OffsetCount, PairStats
+from ggmlprobe.model.record import BlockComparison, Cells, Flip, OffsetCount, PairStats
 from ggmlprobe.model.windows import Window
 
 Piece = Callable[[int], bytes]
@@ -87,7 +87,7 @@ class Tally:
             change(single, block, token), hash_token(block.logits) if self.hashed else None,
         )  # fmt: skip
 
-    def comparison(self, blank: Comparison, piece: Piece, near_tie: float) -> Comparison:
+    def comparison(self, blank: BlockComparison, piece: Piece, near_tie: float) -> BlockComparison:
         """All statistics of the cells; `blank` says what they are of."""
         cells = sorted(self.cells, key=lambda cell: (cell.t, cell.j))
         flips = sorted(
@@ -123,7 +123,7 @@ class Tally:
         )  # fmt: skip
 
 
-def as_flip(cell: Cell, blank: Comparison, piece: Piece) -> Flip:
+def as_flip(cell: Cell, blank: BlockComparison, piece: Piece) -> Flip:
     """A flipped cell as the record has it."""
     return Flip(
         blank.config, blank.prompt, blank.width, blank.prefix, cell.t, cell.j, cell.t + cell.j,

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from ggmlprobe.model import cells
 from ggmlprobe.model.cells import Piece, Tally
 from ggmlprobe.model.decoder import Decoder, Run, greedy
-from ggmlprobe.model.record import Check, Comparison
+from ggmlprobe.model.record import BlockComparison, Check
 from ggmlprobe.model.stats import NEAR_TIE
 from ggmlprobe.model.windows import (
     Agreement,
@@ -39,7 +39,7 @@ class Job:
         keep_cells: put every cell into the comparisons.
     """
 
-    blank: Comparison
+    blank: BlockComparison
     prompt: Sequence[int]
     todo: Sequence[tuple[int, str]]
     rollback: bool
@@ -84,7 +84,7 @@ class Pass:
 
 def compare(
     job: Job, single: Decoder, block: Decoder, begin: Begin = lambda phase, window, width: None
-) -> Iterator[Comparison]:
+) -> Iterator[BlockComparison]:
     """Compare a prompt at every width, with every prefix asked for.
 
     The AR run is made once, by `single`, and the windows of prefix ar come first, from its state.
@@ -159,7 +159,7 @@ def state_checks(
 
 def finished(
     job: Job, passes: dict[str, Pass], width: int, prefix: str, checks: list[Check], method: str
-) -> Comparison:
+) -> BlockComparison:
     """The comparison of one width and prefix."""
     each = passes[prefix]
     tally = each.tallies[width]
@@ -174,7 +174,7 @@ def finished(
     return replace(made, verdict=verdict, detail=detail, cell_values=values, seconds=each.seconds)
 
 
-def judge(made: Comparison) -> tuple[Verdict, str | None]:
+def judge(made: BlockComparison) -> tuple[Verdict, str | None]:
     """(verdict, why nothing is claimed about the width, or None)."""
     if made.nan:
         return Verdict.NAN, f"{made.nan} cells have a NaN logit"

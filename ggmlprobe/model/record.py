@@ -53,17 +53,21 @@ class Flip:
     position: int = field(metadata={"doc": "Generated token that the cell predicts, t + j."})
     single_token: int = field(metadata={"doc": "Argmax of the single path."})
     single_piece: str = field(metadata={"doc": "Its text; bytes that are no UTF-8 escaped."})
-    single_logit: float = field(metadata={"doc": "Its logit in the single path."})
+    single_logit: float | None = field(metadata={"doc": "Its logit in the single path."})
     block_token: int = field(metadata={"doc": "Argmax of the block path."})
     block_piece: str = field(metadata={"doc": "Its text."})
-    block_logit: float = field(metadata={"doc": "Its logit in the block path."})
+    block_logit: float | None = field(metadata={"doc": "Its logit in the block path."})
     ar_token: int = field(metadata={"doc": "The token the AR run took here."})
     ar_piece: str = field(metadata={"doc": "Its text."})
-    l_ar: float = field(metadata={"doc": "Logit of the AR token in the AR run."})
-    l_single: float = field(metadata={"doc": "Logit of the AR token in the single path."})
-    l_block: float = field(metadata={"doc": "Logit of the AR token in the block path."})
-    margin_single: float = field(metadata={"doc": "Largest logit minus the second, single path."})
-    margin_block: float = field(metadata={"doc": "Largest logit minus the second, block path."})
+    l_ar: float | None = field(metadata={"doc": "Logit of the AR token in the AR run."})
+    l_single: float | None = field(metadata={"doc": "Logit of the AR token in the single path."})
+    l_block: float | None = field(metadata={"doc": "Logit of the AR token in the block path."})
+    margin_single: float | None = field(
+        metadata={"doc": "Largest logit minus the second, single path."}
+    )
+    margin_block: float | None = field(
+        metadata={"doc": "Largest logit minus the second, block path."}
+    )
     off_trajectory: bool = field(
         metadata={
             "doc": "The single path's argmax is not the AR token either: "
@@ -137,22 +141,23 @@ class Cells:
     margin: list[float | None] = field(
         default_factory=list, metadata={"doc": "Top-2 margin of the single path."}
     )
-    probability_change: list[float] = field(
+    probability_change: list[float | None] = field(
         default_factory=list, metadata={"doc": "Largest change of any token's probability."}
     )
-    kl: list[float] = field(
+    kl: list[float | None] = field(
         default_factory=list, metadata={"doc": "KL divergence of the block from the single path."}
     )
 
 
 @dataclass(frozen=True)
-class Comparison:
+class BlockComparison:
     """Single against block decode of one prompt at one width in one config."""
 
     config: str = field(metadata={"doc": "Id of the config."})
     prompt: str = field(metadata={"doc": "Name of the prompt."})
     kind: str = field(metadata={"doc": "Its kind: prose, code, edit, reasoning, given."})
-    prompt_hash: str = field(metadata={"doc": "BLAKE2b-64 of its text as tokenized, hexadecimal."})
+    prompt_hash: str = field(metadata={"doc": "BLAKE2b-64 of its text as given, hexadecimal."})
+    chat: bool = field(metadata={"doc": "It was put into the model's chat template."})
     n: int = field(metadata={"doc": "Tokens generated.", "minimum": 1})
     width: int = field(metadata={"doc": "Tokens of a block.", "minimum": 1})
     prefix: str = field(
@@ -255,9 +260,10 @@ class Comparison:
     )
 
     @property
-    def key(self) -> tuple[str, str, str, int, int, str]:
+    def key(self) -> tuple[str, str, str, bool, int, int, str]:
         """What makes a row the same row."""
-        return (self.config, self.prompt, self.prompt_hash, self.n, self.width, self.prefix)
+        prompt = (self.prompt, self.prompt_hash, self.chat, self.n)
+        return (self.config, *prompt, self.width, self.prefix)
 
 
 @dataclass(frozen=True)
@@ -285,7 +291,7 @@ class Rate:
 
 MODEL_DATACLASSES: tuple[type, ...] = (
     ModelSettings,
-    Comparison,
+    BlockComparison,
     Flip,
     PairStats,
     OffsetCount,

@@ -12,17 +12,17 @@ from numpy_model import NumpyModel
 from ggmlprobe.errors import ComputeFailed, UsageError
 from ggmlprobe.model.compare import Job, compare
 from ggmlprobe.model.decoder import greedy
-from ggmlprobe.model.record import Comparison
+from ggmlprobe.model.record import BlockComparison
 from ggmlprobe.verdict import Verdict
 
 PROMPT = [3, 1, 4, 1, 5]
-BLANK = Comparison("c0", "p0", "given", "0" * 16, 12, 1, "prefill", "INVARIANT")
+BLANK = BlockComparison("c0", "p0", "given", "0" * 16, False, 12, 1, "prefill", "INVARIANT")
 
 
 def run(
     model: NumpyModel, widths: tuple[int, ...] = (5,), prefixes: tuple[str, ...] = ("prefill",),
     n: int = 12, **more: Any,
-) -> dict[tuple[int, str], Comparison]:  # fmt: skip
+) -> dict[tuple[int, str], BlockComparison]:  # fmt: skip
     todo = [(width, prefix) for width in widths for prefix in prefixes]
     job = Job(
         replace(BLANK, n=n), more.pop("prompt", PROMPT), todo, not model.recurrent,
@@ -31,7 +31,7 @@ def run(
     return {(made.width, made.prefix): made for made in compare(job, model, model)}
 
 
-def one(model: NumpyModel, **more: Any) -> Comparison:
+def one(model: NumpyModel, **more: Any) -> BlockComparison:
     (made,) = run(model, **more).values()
     return made
 
