@@ -7,6 +7,7 @@ from pathlib import Path
 
 from ggmlprobe import plan
 from ggmlprobe.cli.options import ProbeOptions
+from ggmlprobe.dispatch.passes import check_kernels
 from ggmlprobe.record import Config
 from ggmlprobe.worker.protocol import Event, Spec
 from ggmlprobe.worker.supervisor import Worker
@@ -48,6 +49,8 @@ class Fleet:
                     ready, options.device, options.buft or (None,),
                     options.threads or (cores(),), options.threads_batch, env, len(self.configs),
                 )  # fmt: skip
+                if options.kernels:
+                    check_kernels(ready["files"], {config.device.backend for config in made})
             finally:
                 if first:
                     worker.stop()

@@ -5,7 +5,7 @@ A verdict is never taken while something is sampled or timed.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from importlib import import_module
 from typing import Any
 
@@ -25,3 +25,16 @@ def load(name: str) -> Measure:
     """The pass of that name."""
     measure: Measure = import_module(MODULES[name]).measure
     return measure
+
+
+def check_kernels(files: Sequence[str], backends: Collection[str]) -> None:
+    """Refuse before a run a library whose kernels the pass could not name.
+
+    Args:
+        files: the library's files, as they are mapped.
+        backends: names of the backends that will run.
+
+    Raises:
+        UsageError: a stripped library. LibraryNotFound: native/ is not built.
+    """
+    import_module(MODULES["kernels"]).check(files, backends)
