@@ -30,7 +30,6 @@ __all__ = [
     "Bisection",
     "BlockComparison",
     "CaseClasses",
-    "Comparison",
     "Config",
     "DeviceRecord",
     "Environment",
@@ -41,6 +40,7 @@ __all__ = [
     "Result",
     "Row",
     "SeedResult",
+    "Slowdown",
     "TimeStats",
     "Timing",
     "check_schema",
@@ -388,12 +388,14 @@ class Bisection:
 
 
 @dataclass(frozen=True)
-class Comparison:
+class Slowdown:
     """Time of one case at one width on side B of `ab`, against side A; intervals are 95 %."""
 
     case: str = field(metadata={"doc": "The case, as in its results."})
     width: int = field(metadata={"doc": "Tokens in one evaluation.", "minimum": 1})
-    ratio: float = field(metadata={"doc": "Median time of config c1 over that of c0."})
+    ratio: float = field(
+        metadata={"doc": "Time of config c1 over that of c0, median over the rounds."}
+    )
     low: float = field(metadata={"doc": "Lower end of its interval."})
     high: float = field(metadata={"doc": "Upper end."})
     null: float = field(
@@ -443,7 +445,7 @@ class Record(Header):
     bisections: list[Bisection] = field(
         default_factory=list, metadata={"doc": "One per bisected config and case."}
     )
-    ab: list[Comparison] | None = field(
+    ab: list[Slowdown] | None = field(
         default=None,
         metadata={"doc": "Of `ab`: one per case and width that both sides timed; c0 is A, c1 B."},
     )
@@ -487,7 +489,7 @@ DATACLASSES: tuple[type, ...] = (
     CaseClasses,
     AxisRun,
     Bisection,
-    Comparison,
+    Slowdown,
     *MODEL_DATACLASSES,
     Timing,
 )

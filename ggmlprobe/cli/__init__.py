@@ -9,6 +9,7 @@ from typing import Any, NoReturn
 import click
 
 from ggmlprobe import __version__
+from ggmlprobe.cli.ab import ab
 from ggmlprobe.cli.bisect import bisect
 from ggmlprobe.cli.devices import devices
 from ggmlprobe.cli.git_bisect import error_status
@@ -66,5 +67,5 @@ def main() -> None:
     """
 
 
-for command in (op, sweep, bisect, model, preset, devices, selftest):
+for command in (op, sweep, bisect, ab, model, preset, devices, selftest):
     main.add_command(command)

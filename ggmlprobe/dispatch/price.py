@@ -84,6 +84,19 @@ def ratio(a_samples: Sequence[float], b_samples: Sequence[float]) -> tuple[float
     return made.ratio, made.low, made.high
 
 
+def paired(a_samples: Sequence[float], b_samples: Sequence[float]) -> tuple[float, float, float]:
+    """How many times as long a takes as b, where sample i of both was taken side by side.
+
+    The median of the ratios of each pair: what slows the machine for a while cancels out.
+
+    Raises:
+        ValueError: not as many of the one as of the other, or fewer than two.
+    """
+    each = median([a / b for a, b in zip(a_samples, b_samples, strict=True)])
+    made = over(each, Estimate(1.0, 0.0))
+    return made.ratio, made.low, made.high
+
+
 def drift(samples: Sequence[float]) -> float:
     """Median of the last third of the samples over that of the first third, minus 1."""
     third = max(1, len(samples) // 3)

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from ggmlprobe.classes import Classes
 from ggmlprobe.record import CaseClasses, Record, Result
+from ggmlprobe.report.ab import table as ab_table
 from ggmlprobe.report.bisection import Bisections
 from ggmlprobe.report.footer import footer
 from ggmlprobe.report.kernels import dispatch_text, kernel_cells, kernel_lines
@@ -24,8 +25,10 @@ def table(record: Record) -> str:
     """Markdown: command, fixed parameters, table, notes, width classes, footer.
 
     A column is there only if it varies, or if it holds something; ``width``, ``class`` and
-    ``verdict`` always are. ASCII only; lines are not wrapped.
+    ``verdict`` always are. ASCII only; lines are not wrapped. Of `ab` its own table.
     """
+    if record.ab is not None:
+        return ab_table(record)
     layout = layout_of(record)
     notes = Notes()
     blocks = [command_line(record.command)]

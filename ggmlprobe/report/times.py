@@ -55,11 +55,17 @@ def time_lines(record: Record) -> list[str]:
             f"- time: median of {graphs} graphs of {ops} ops, +/- half the distance of quartiles; "
             f"weights: {state}, cache {cache / MIB:.3g} MiB"
         )
-    notes: dict[str, list[int]] = {}
+    return lines + _notes(record)
+
+
+def _notes(record: Record) -> list[str]:
+    several = len(record.configs) > 1
+    notes: dict[tuple[str, str], list[int]] = {}
     for row in record.results:
         if row.time_note:
-            notes.setdefault(ascii_line(row.time_note), []).append(row.width)
-    return lines + [f"- time at width {ranges(at)}: {note}" for note, at in notes.items()]
+            place = f" in {row.config}" if several else ""
+            notes.setdefault((ascii_line(row.time_note), place), []).append(row.width)
+    return [f"- time at width {ranges(at)}{place}: {note}" for (note, place), at in notes.items()]
 
 
 def _span(values: Iterable[int]) -> str:
