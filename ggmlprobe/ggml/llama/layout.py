@@ -26,6 +26,7 @@ _CONTEXT: Mapping[str, tuple[float, ...]] = {
     "attention_type": (-1,), "flash_attn_type": (-1,), "flash_attn": (0,), "rope_freq_base": (0,),
     "rope_freq_scale": (0,), "yarn_ext_factor": (-1,), "yarn_attn_factor": (-1, 1),
     "yarn_beta_fast": (-1, 32), "yarn_beta_slow": (-1, 1), "yarn_orig_ctx": (0,),
+    "defrag_thold": (-1,),
     "type_k": (1,), "type_v": (1,), "embeddings": (0,), "offload_kqv": (1,), "no_perf": (1,),
     "op_offload": (1,), "swa_full": (1,), "kv_unified": (0,), "n_samplers": (0,),
 }  # fmt: skip
@@ -71,6 +72,20 @@ class _Seen:
         self.bytes = runs[0]
         self.written = [a == b for a, b in zip(*runs, strict=True)]
 
+    def wrote(self, start: int, end: int) -> bool:
+        """Tell whether the library wrote all of these bytes, as far as that is known."""
+        return self.written is None or all(self.written[start:end])
+
+    def holds_something(self, start: int, end: int) -> bool:
+        """Tell whether bytes that are padding in the header are a field's in the library.
+
+        A compiler may write padding, but then all of it, and zeros.
+        """
+        if self.written is None:
+            return False
+        touched = [i for i in range(start, end) if self.written[i]]
+        return 0 < len(touched) < end - start or any(self.bytes[i] for i in touched)
+
 
 def room_cdef() -> str:
     """Return the struct that stands for one of unknown size."""
@@ -114,14 +129,14 @@ def _compare(
     known: Mapping[str, tuple[float, ...]],
 ) -> None:  # fmt: skip
     seen = _Seen(ffi, function, arguments)
-    size = ffi.sizeof(f"struct {struct}")
     value = ffi.from_buffer(f"struct {struct} *", bytearray(seen.bytes))
-    if seen.written and any(seen.written[size:]):
-        raise _refused(f"struct {struct} is longer than in this header")
+    end = 0
     for field in header.structs[struct]:
         start = ffi.offsetof(f"struct {struct}", field.name)
+        if seen.holds_something(end, start):
+            raise _refused(f"struct {struct} has a field before {field.name}")
         end = start + ffi.sizeof(field.type)
-        if seen.written and not all(seen.written[start:end]):
+        if not seen.wrote(start, end):
             raise _refused(f"struct {struct} has no {field.name} at byte {start}")
         if field.type == "bool" and seen.bytes[start] > 1:
             raise _refused(f"{struct}.{field.name} is no bool")
@@ -130,6 +145,9 @@ def _compare(
         plausible = number in allowed if allowed is not None else _plausible(header, field, number)
         if not plausible:
             raise _refused(f"{struct}.{field.name} is {number:g} by default")
+    size = ffi.sizeof(f"struct {struct}")
+    if seen.holds_something(end, size) or seen.holds_something(size, _ROOM):
+        raise _refused(f"struct {struct} is longer than in this header")
 
 
 def _number(ffi: Any, value: Any) -> float:

@@ -86,6 +86,29 @@ def _ffi(structs: str) -> Any:
     return made
 
 
+def functions(path: Path, header: Header) -> tuple[Any, Symbols]:
+    """Open a libllama, and prove that a header's structs are its own.
+
+    Returns:
+        cffi's FFI with both, and libllama's functions.
+
+    Raises:
+        LibraryBroken: it cannot be opened.
+        SymbolMissing: it is no libllama, or too old.
+        HeaderRefused: the header is of another version.
+    """
+    ffi = _ffi(header.cdef())
+    open_file(path)
+    c = Symbols([ffi.dlopen(str(path), ffi.RTLD_LAZY)], path.parent)
+    if not c.has(_NEWEST_NEEDED):
+        raise SymbolMissing(
+            f"{path} has no {_NEWEST_NEEDED}: it is no libllama, or older than June 2025; "
+            "give another build"
+        )
+    layout.verify(ffi, c, header)
+    return ffi, c
+
+
 class Llama:
     """An opened libllama.
 
@@ -103,15 +126,7 @@ class Llama:
         """Open it and prove the layout; use load()."""
         self.library, self.path, self.header_path = library, path, header_path
         self.header = _read(header_path)
-        self.ffi = _ffi(self.header.cdef())
-        open_file(path)
-        self.c: Any = Symbols([self.ffi.dlopen(str(path), self.ffi.RTLD_LAZY)], path.parent)
-        if not self.c.has(_NEWEST_NEEDED):
-            raise SymbolMissing(
-                f"{path} has no {_NEWEST_NEEDED}: it is no libllama, or older than June 2025; "
-                "give another build"
-            )
-        layout.verify(self.ffi, self.c, self.header)
+        self.ffi, self.c = functions(path, self.header)
         self.log = Log(self.ffi, self.c)
         self.c.llama_backend_init()
 
