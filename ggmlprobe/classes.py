@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
+from typing import TypeVar
 
+Key = TypeVar("Key")
 Signature = Sequence[Sequence[str]]
 """Per seed, the hashes of the tokens one width evaluated (width 1: the serial reference of all)."""
 
@@ -76,6 +78,23 @@ def width_classes(signatures: Mapping[int, Signature]) -> Classes:
     together = {pair for group in groups for pair in combinations(group, 2)}
     pairs = sorted(agreeing - together)
     return Classes(groups=groups, transitive=not pairs, pairs=pairs)
+
+
+def joint_letters(signatures: Mapping[Key, Signature]) -> dict[Key, str]:
+    """Class letters of several runs of the same tokens, over all of them together.
+
+    Args:
+        signatures: in the order in which classes open; the first opens class A.
+    """
+    groups: list[list[Key]] = []
+    for key, signature in signatures.items():
+        for group in groups:
+            if all(agree(signature, signatures[member]) for member in group):
+                group.append(key)
+                break
+        else:
+            groups.append([key])
+    return {key: letters(number) for number, group in enumerate(groups) for key in group}
 
 
 def letters(number: int) -> str:

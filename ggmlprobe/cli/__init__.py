@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Sequence
 from typing import Any, NoReturn
@@ -18,6 +19,7 @@ from ggmlprobe.cli.op import op
 from ggmlprobe.cli.preset import preset
 from ggmlprobe.cli.selftest import selftest
 from ggmlprobe.cli.sweep import sweep
+from ggmlprobe.cli.threshold import threshold
 from ggmlprobe.errors import ProbeError
 
 INTERRUPTED = 130
@@ -39,6 +41,11 @@ class Group(click.Group):
             self._end(said, error_status(None, given))
         except click.Abort:
             sys.exit(INTERRUPTED)
+        except OSError as error:
+            # a full disk; what is left in the buffer would fail once more at exit
+            os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+            said = f"{error}: free space, or give the output another place"
+            self._end(said, error_status(None, given))
 
     @staticmethod
     def _end(message: str, status: int) -> NoReturn:
@@ -67,5 +74,5 @@ def main() -> None:
     """
 
 
-for command in (op, sweep, bisect, ab, model, preset, devices, selftest):
+for command in (op, sweep, bisect, threshold, ab, model, preset, devices, selftest):
     main.add_command(command)

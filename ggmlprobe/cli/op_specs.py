@@ -130,7 +130,7 @@ MUL_MAT = OpSpec(
     "MUL_MAT: weights [k, m] times n columns; the width is n.",
     "--type q4_K --m 4096 --k 4096",
     (
-        click.option("--type", "type_a", type=NAMES, default="q4_K", show_default=True,
+        click.option("--type", "--types", "type_a", type=NAMES, default="q4_K", show_default=True,
                      help="Types of the weights, or all."),
         TYPE_B,
         click.option("--m", type=RANGE,
@@ -156,7 +156,7 @@ MUL_MAT_ID = OpSpec(
     "MUL_MAT_ID: each token times the matrices of its experts; the width is n.",
     "--type q4_K --routing shared",
     (
-        click.option("--type", "type_a", type=NAMES, default="q4_K", show_default=True,
+        click.option("--type", "--types", "type_a", type=NAMES, default="q4_K", show_default=True,
                      help="Types of the experts, or all."),
         TYPE_B,
         click.option("--m", type=RANGE, default="768", show_default=True,

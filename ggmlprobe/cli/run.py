@@ -70,6 +70,7 @@ def run_and_print(
     check: str | None = None,
     drive: Drive = Runner.run,
     formats: Formats = report.FORMATS,
+    fleet: Fleet | None = None,
 ) -> None:
     """Run the cases in every config, print the record, and exit with its status.
 
@@ -77,13 +78,14 @@ def run_and_print(
         cases_of: makes the cases from the child's description of the library.
         drive: hands out the rows; by default those of every case in every config.
         formats: renderers by name.
+        fleet: the children, if not one for each environment.
     """
     files = check_exports(options)
     if options.retry and options.resume is None:
         raise UsageError("--retry goes with --resume FILE")
     if options.hot and not options.time:
         raise UsageError("--hot goes with --time")
-    fleet = Fleet(options)
+    fleet = fleet or Fleet(options)
     try:
         ready = fleet.start()
         cases = cases_of(ready)
@@ -169,7 +171,7 @@ def publish(
     files: dict[str, Path],
     formats: Formats = report.FORMATS,
 ) -> None:
-    """Print the record in the chosen format and write the exports."""
-    click.echo(formats[options.output](record), nl=False)
+    """Write the exports, which no closed pipe may cost, and print in the chosen format."""
     for kind, path in files.items():
         report.write(path, formats[kind](record), options.force)
+    click.echo(formats[options.output](record), nl=False)

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from ggmlprobe.dispatch.arms import Arm
-from ggmlprobe.record import CaseClasses, Kernel, Record, Result
+from ggmlprobe.record import CaseClasses, Kernel, Result
 from ggmlprobe.verdict import Verdict
 
 FAMILIES: Mapping[str, re.Pattern[str]] = {
@@ -114,39 +114,31 @@ def without_claim(row: Result, why: str) -> Result:
     )  # fmt: skip
 
 
-def judge(record: Record, arms: Mapping[str, Arm], own: str) -> Record:
-    """The record with no claim about rows whose arm is not proven.
+def judged(row: Result, arm: Arm | None, own: Mapping[int, Result]) -> Result:
+    """A row of an arm, without its claims where nothing proves the arm.
 
     Args:
-        arms: the arm of each config that has one.
-        own: id of the config of the library's own choice.
+        arm: None for the library's own choice. own: see `unproven`.
     """
-    plain: dict[str, dict[int, Result]] = {}
-    for row in record.results:
-        if row.config == own:
-            plain.setdefault(row.case, {})[row.width] = row
-    rows = [_judged(row, arms.get(row.config), plain.get(row.case, {})) for row in record.results]
-    claimed = {row.key for row in rows if row.seeds}
-    classes = [_only(entry, claimed) for entry in record.classes]
-    return replace(record, results=rows, classes=[entry for entry in classes if entry.groups])
-
-
-def _judged(row: Result, arm: Arm | None, own: Mapping[int, Result]) -> Result:
     if arm is None or not row.seeds:
         return row
     why = unproven(arm, row, own)
     return row if why is None else without_claim(row, why)
 
 
-def _only(entry: CaseClasses, claimed: set[tuple[str, str, int]]) -> CaseClasses:
-    """The classes of widths about which something is claimed."""
+def claimed_only(entry: CaseClasses, rows: Iterable[Result]) -> CaseClasses:
+    """The classes of those widths about which a row claims something."""
+    kept = {row.width for row in rows if row.seeds}
 
-    def kept(width: int) -> bool:
-        return (entry.config, entry.case, width) in claimed
+    def only(groups: list[list[int]]) -> list[list[int]]:
+        left = [[width for width in group if width in kept] for group in groups]
+        return [group for group in left if group]
 
-    groups = [[width for width in group if kept(width)] for group in entry.groups]
+    pairs = [pair for pair in entry.pairs if kept.issuperset(pair)]
     return replace(
         entry,
-        groups=[group for group in groups if group],
-        pairs=[pair for pair in entry.pairs if all(map(kept, pair))],
+        groups=only(entry.groups),
+        dispatch=only(entry.dispatch),
+        pairs=pairs,
+        transitive=entry.transitive or not pairs,
     )

@@ -7,7 +7,7 @@ from typing import Any
 
 from ggmlprobe.classes import Classes
 from ggmlprobe.record import Config, LibraryInfo, Record, Result
-from ggmlprobe.report.text import NONE, ascii_line
+from ggmlprobe.report.text import NONE, ascii_line, param
 
 
 def configs_by_id(record: Record) -> dict[str, Config]:
@@ -43,6 +43,11 @@ def env_label(env: Mapping[str, str | None]) -> str:
     return " ".join(ascii_line(f"{name}={value or ''}") for name, value in env.items()) or NONE
 
 
+def _of_model(config: Config, name: str) -> str:
+    """A setting of the model; a dash where the config has none."""
+    return NONE if config.model is None else param(getattr(config.model, name))
+
+
 CONFIG_COLUMNS: dict[str, Callable[[Config], str]] = {
     "library": lambda config: library_label(config.library),
     "path": lambda config: ascii_line(config.library.path),
@@ -51,6 +56,13 @@ CONFIG_COLUMNS: dict[str, Callable[[Config], str]] = {
     "threads": lambda config: str(config.threads),
     "threads_batch": lambda config: str(config.threads_batch),
     "env": lambda config: env_label(config.env),
+    "arm": lambda config: ascii_line(config.arm or "own"),
+    "model": lambda config: _of_model(config, "file"),
+    "fa": lambda config: _of_model(config, "fa"),
+    "type_k": lambda config: _of_model(config, "type_k"),
+    "type_v": lambda config: _of_model(config, "type_v"),
+    "ngl": lambda config: _of_model(config, "ngl"),
+    "extra_bufts": lambda config: _of_model(config, "extra_bufts"),
 }
 
 
@@ -73,6 +85,7 @@ CONFIG_FIELDS: dict[str, Callable[[Config], Any]] = {
     "threads": lambda config: config.threads,
     "threads_batch": lambda config: config.threads_batch,
     "env": lambda config: config.env,
+    "arm": lambda config: config.arm,
 }
 
 

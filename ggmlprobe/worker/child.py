@@ -20,6 +20,7 @@ from ggmlprobe import faults, probe
 from ggmlprobe.checks import paired
 from ggmlprobe.dispatch import passes
 from ggmlprobe.errors import ComputeFailed, OutOfMemory, ProbeError, Unsupported, UsageError
+from ggmlprobe.ggml import interposer
 from ggmlprobe.ggml.device import Backend, devices
 from ggmlprobe.ggml.find import Found, find
 from ggmlprobe.ggml.library import Library, check
@@ -109,6 +110,7 @@ class Child:
             "devices": [dataclasses.asdict(device) for device in devices(library)],
             "silent": library.silent_backends(),
             "files": loaded_files(library),
+            "overshadowed": interposer.overshadowed(library.interposed),
         }  # fmt: skip
 
     def session(self, request: Request) -> Session:

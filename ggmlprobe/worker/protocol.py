@@ -8,7 +8,8 @@ from typing import Any
 Event = dict[str, Any]
 """Child to parent; `event` is one of the names below.
 
-ready    library, types, devices, files that are loaded (once, after loading)
+ready    library, types, devices, files that are loaded, symbols that an interposer does not come
+         first with (once, after loading)
 refused  message, error (a class of errors: the library, a setting or a file cannot be used)
 begin    phase (inputs, serial, width, or a pass), seed, width: what a death is blamed on
 outcome  seed, outcome (fields of probe.Outcome), compute_seconds

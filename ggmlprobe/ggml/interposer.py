@@ -1,0 +1,58 @@
+"""Libraries whose functions take the place of libggml's: whether they come first, and their calls.
+
+They name what they replace in `ggmlprobe_interposed(i)` and count it in `ggmlprobe_calls(i)`.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+
+def _replaced(library: ctypes.CDLL) -> Iterator[tuple[int, str]]:
+    """Number and symbol of each function a library replaces; none for a foreign library."""
+    try:
+        name_of = library.ggmlprobe_interposed
+    except AttributeError:
+        return
+    name_of.restype = ctypes.c_char_p
+    number = 0
+    while (name := name_of(number)) is not None:
+        yield number, name.decode()
+        number += 1
+
+
+def _address(library: ctypes.CDLL, symbol: str) -> int | None:
+    try:
+        return ctypes.cast(library[symbol], ctypes.c_void_p).value
+    except AttributeError:
+        return None
+
+
+def overshadowed(paths: Sequence[Path]) -> list[str]:
+    """Return the symbols that another library in this process defines in front of these.
+
+    Args:
+        paths: libraries that were opened RTLD_GLOBAL.
+    """
+    everywhere = ctypes.CDLL(None)
+    found = []
+    for path in paths:
+        own = ctypes.CDLL(str(path))
+        for _, symbol in _replaced(own):
+            if _address(own, symbol) != _address(everywhere, symbol):
+                found.append(symbol)
+    return found
+
+
+def calls(paths: Sequence[Path]) -> dict[str, int]:
+    """Return how often each replaced function was called; one that was never called is left out."""
+    counts: dict[str, int] = {}
+    for path in paths:
+        own = ctypes.CDLL(str(path))
+        for number, symbol in _replaced(own):
+            own.ggmlprobe_calls.restype = ctypes.c_uint64
+            if count := own.ggmlprobe_calls(number):
+                counts[symbol] = count
+    return counts
