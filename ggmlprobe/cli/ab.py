@@ -140,7 +140,7 @@ def ab() -> None:
 
     \b
     Example:
-      ggmlprobe ab flash_attn --kv 2048,7168,16384 --widths 1-4 --lib-a before/bin --lib-b after/bin
+      ggmlprobe ab flash_attn --widths 1-4 --kv 2048 --lib-a old --lib-b new
     """
 
 
@@ -221,4 +221,4 @@ def time_case(
     return comparisons
 
 
-add_commands(ab, probe, "--lib-a before/bin --lib-b after/bin", own=side_options())
+add_commands(ab, probe, "--lib-b new", own=side_options())

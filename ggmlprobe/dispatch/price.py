@@ -9,17 +9,18 @@ binomial, whatever the distribution of times.
 from __future__ import annotations
 
 import math
+import random
+import statistics
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 from statistics import NormalDist
-
-import numpy as np
 
 LEVEL = 0.95
 Z = NormalDist().inv_cdf(0.5 + LEVEL / 2)
-DRAWS = 4000
-# more copies of a time than this apart between the thirds of a run is drift, if significant
+DRAWS = 2000
+# thirds of a run further apart than this are drift, if significant
 DRIFT = 0.03
 
 
@@ -61,14 +62,14 @@ def median(samples: Sequence[float]) -> Estimate:
     Raises:
         ValueError: fewer than two samples.
     """
-    logs = np.sort(np.log(np.asarray(samples, np.float64)))
-    n = len(logs)
+    ordered = sorted(samples)
+    n = len(ordered)
     if n < 2:
         raise ValueError("an interval needs at least two samples")
     c = max(1, round((n + 1) / 2 - math.sqrt(n)))
     tail = sum(math.comb(n, i) for i in range(c)) / 2**n
-    spread = (logs[n - c] - logs[c - 1]) / (2 * NormalDist().inv_cdf(1 - tail))
-    return Estimate(float(np.median(samples)), float(spread**2))
+    spread = math.log(ordered[n - c] / ordered[c - 1]) / (2 * NormalDist().inv_cdf(1 - tail))
+    return Estimate(statistics.median(ordered), spread**2)
 
 
 def over(a: Estimate, b: Estimate) -> Ratio:
@@ -100,7 +101,7 @@ def paired(a_samples: Sequence[float], b_samples: Sequence[float]) -> tuple[floa
 def drift(samples: Sequence[float]) -> float:
     """Median of the last third of the samples over that of the first third, minus 1."""
     third = max(1, len(samples) // 3)
-    return float(np.median(samples[-third:]) / np.median(samples[:third])) - 1
+    return statistics.median(samples[-third:]) / statistics.median(samples[:third]) - 1
 
 
 def drifts(samples: Sequence[float]) -> bool:
@@ -124,16 +125,14 @@ class Crossover:
     high: int | None
 
 
-def _switch(gain: np.ndarray) -> np.ndarray:
-    """Where switching from a to b costs least: [..., widths] ln b - ln a to index [...].
+def _switch(gain: Sequence[float]) -> int:
+    """Where switching from a to b costs least, from ln b - ln a at each width.
 
-    The index is the number of widths that a serves; the sum of log times over all widths is
+    The result is the number of widths that a serves; the sum of log times over all widths is
     smallest there, so that one noisy width does not decide.
     """
-    after = np.flip(np.cumsum(np.flip(gain, -1), -1), -1)
-    costs = np.concatenate([after, np.zeros((*gain.shape[:-1], 1))], -1)
-    found: np.ndarray = costs.argmin(-1)
-    return found
+    costs = list(accumulate((-each for each in gain), initial=0.0))
+    return costs.index(min(costs))
 
 
 def crossover(
@@ -153,13 +152,16 @@ def crossover(
     pairs = [(median(a[w]), median(b[w])) for w in widths if w is not None]
     if not pairs:
         raise ValueError("the arms have no width in common")
-    gain = np.array([math.log(y.seconds / x.seconds) for x, y in pairs])
-    error = np.sqrt([x.variance + y.variance for x, y in pairs])
-    noise = np.random.default_rng(seed).standard_normal((DRAWS, len(gain)))
-    drawn = np.sort(_switch(gain + noise * error))
+    gain = [math.log(y.seconds / x.seconds) for x, y in pairs]
+    errors = [math.sqrt(x.variance + y.variance) for x, y in pairs]
+    draw = random.Random(seed).gauss
+    drawn = sorted(
+        _switch([g + draw(0.0, error) for g, error in zip(gain, errors, strict=True)])
+        for _ in range(DRAWS)
+    )
     low, high = drawn[int(DRAWS * (1 - LEVEL) / 2)], drawn[math.ceil(DRAWS * (1 + LEVEL) / 2) - 1]
     ends = [*widths, None]
-    return Crossover(ends[int(_switch(gain))], ends[int(low)], ends[int(high)])
+    return Crossover(ends[_switch(gain)], ends[low], ends[high])
 
 
 @dataclass(frozen=True)
