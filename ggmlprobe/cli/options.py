@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -93,7 +94,23 @@ class Setting(click.ParamType):
         return name, tuple(values.split(","))
 
 
-RANGE, NAMES = Range(), Names()
+class Seconds(click.FloatRange):
+    """A positive time that a wait can have, so neither `inf` nor `nan`."""
+
+    def __init__(self) -> None:
+        super().__init__(min=0, min_open=True, max=1e9)
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> float:
+        """Parse; `nan` is in no range, but click's test lets it pass."""
+        seconds = float(super().convert(value, param, ctx))
+        if math.isnan(seconds):
+            self.fail(f"'{value}' is no number of seconds, such as 300", param, ctx)
+        return seconds
+
+
+RANGE, NAMES, SECONDS = Range(), Names(), Seconds()
 
 
 @dataclass(frozen=True)
@@ -143,7 +160,7 @@ def probe_options(function: F) -> F:
         click.option("--kernels", is_flag=True, help="Name the kernels that ran, in a pass apart."),
         click.option("--time", is_flag=True, help="Time the op alone, in a pass apart."),
         click.option("--hot", is_flag=True, help="With --time: weights that a cache may hold."),
-        click.option("--timeout", type=click.FloatRange(min=0, min_open=True), default=300.0,
+        click.option("--timeout", type=SECONDS, default=300.0,
                      show_default=True, help="Seconds after which a run counts as hung."),
         click.option("--resume", type=path, metavar="FILE",
                      help="Go on with this journal (.jsonl); started where it is not there."),
