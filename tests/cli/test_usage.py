@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -9,6 +10,7 @@ from pathlib import Path
 import click
 import pytest
 
+from ggmlprobe import record
 from ggmlprobe.cli import main
 
 Cli = Callable[..., subprocess.CompletedProcess[str]]
@@ -48,6 +50,8 @@ def refused(done: subprocess.CompletedProcess[str]) -> str:
         ([*SMALL, "--k-v", "1"], "--k-v must be larger than k"),
         ([*SMALL, "--threads", "0"], "at least 1"),
         ([*SMALL, "--timeout", "0"], "timeout"),
+        ([*SMALL, "--timeout", "inf"], "timeout"),
+        ([*SMALL, "--timeout", "nan"], "no number of seconds"),
         ([*SMALL, "--type", "f32,"], "empty name"),
         ([*SMALL, "-o", "xml"], "md"),
         ([*SMALL, "--retry"], "--retry goes with --resume FILE"),
@@ -84,6 +88,7 @@ def test_usage_of_the_command_itself(cli: Cli) -> None:
     [
         (["--type", "q9_9"], "no type q9_9 in this library: it has f32"),
         (["--type-b", "q9_9"], "no type q9_9"),
+        (["--type", "two\nlines"], "no type two lines in this library"),
         (["--device", "CUDA77"], "no device CUDA77"),
         (["--buft", "CPU_NONE"], "no buffer type CPU_NONE: CPU has CPU"),
         (["--type", "q4_K", "--k", "100"], "multiple of 256"),
@@ -172,6 +177,29 @@ def test_failed_runs_leave_no_journal(cli: Cli, tmp_path: Path) -> None:
     refused(cli(*SMALL, "--type", "q9_9"))
     refused(cli(*SMALL, "--export-json", "missing/out.json"))
     assert not list((tmp_path / "state").rglob("*.jsonl"))
+
+
+def test_full_disk_behind_stdout(cli: Cli, tmp_path: Path) -> None:
+    for arguments in ([*SMALL, "--export-json", "out.json"], ["preset", "list"]):
+        with open("/dev/full", "w") as full:
+            done = cli(*arguments, capture_output=False, stdout=full, stderr=subprocess.PIPE)
+        assert done.returncode == 2
+        assert done.stderr.startswith("ggmlprobe: ")
+        assert "No space left on device" in done.stderr
+        assert done.stderr.count("\n") == 1
+    assert record.load(tmp_path / "out.json").results, "the export is not lost with it"
+
+
+def test_closed_pipe_behind_stdout_costs_no_export(cli: Cli, tmp_path: Path) -> None:
+    read, write = os.pipe()
+    os.close(read)
+    try:
+        done = cli(*SMALL, "--export-json", "out.json", capture_output=False, stdout=write,
+                   stderr=subprocess.PIPE)  # fmt: skip
+    finally:
+        os.close(write)
+    assert "Traceback" not in done.stderr
+    assert record.load(tmp_path / "out.json").results
 
 
 def commands(command: click.Command, context: click.Context) -> Iterator[str]:
