@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from ggmlprobe.record import AxisRun, Bisection, CaseClasses, Record, Result
+from ggmlprobe.record import Bisection, CaseClasses, Record, Result
+from ggmlprobe.report.kernels import short
 from ggmlprobe.report.table import Layout, layout_of, pipe_table
-from ggmlprobe.report.text import NONE, ascii_line, number, steps
+from ggmlprobe.report.text import NONE, ascii_line, number, ranges, steps
 
 SHOWN = 12
 AXIS_COLUMNS = {"kv": ("kv", "cells"), "m": ("m",), "k": ("k",), "threads": ("threads",)}
@@ -18,14 +19,18 @@ Key = tuple[str, str]
 
 @dataclass
 class Line:
-    """A row of the table: values of one class, verdict and pattern of columns."""
+    """A row of the table: values of one class and verdict.
 
-    letter: str
-    verdict: str
-    width_classes: str
-    columns: str
+    Attributes:
+        alike: what all its values share beside the class.
+        columns, kernels: what its values have of these, each once.
+    """
+
+    alike: tuple[str, str]
+    letters: list[str]
     values: list[int] = field(default_factory=list)
-    letters: list[str] = field(default_factory=list)
+    columns: dict[str, None] = field(default_factory=dict)
+    kernels: dict[str, None] = field(default_factory=dict)
     max_err_scaled: float | None = None
 
     @property
@@ -58,7 +63,7 @@ class Bisections:
             for line in self._lines(bisection):
                 for name, cell in (self._label(bisection) | self._cells(line)).items():
                     columns.setdefault(name, []).append(cell)
-        optional = ("at_widths", "columns", "max_err_scaled")
+        optional = ("at_widths", "columns", "max_err_scaled", "kernels")
         return pipe_table(
             {n: c for n, c in columns.items() if n not in optional or set(c) - {NONE}}
         )
@@ -80,41 +85,47 @@ class Bisections:
 
     def _cells(self, line: Line) -> dict[str, str]:
         return {
-            self.axis: steps(line.values), "class": line.name, "at_widths": line.width_classes,
-            "verdict": line.verdict, "columns": line.columns,
+            self.axis: steps(line.values), "class": line.name, "at_widths": line.alike[1],
+            "verdict": line.alike[0], "columns": ", ".join(line.columns) or NONE,
             "max_err_scaled": number(line.max_err_scaled),
+            "kernels": ", ".join(line.kernels) or NONE,
         }  # fmt: skip
 
     def _lines(self, bisection: Bisection) -> list[Line]:
         runs = [run for run in self.record.runs if run.bisection == bisection.id]
-        lines: dict[tuple[str, ...], Line] = {}
+        lines: dict[tuple[str, str, str], Line] = {}
         for run in runs:
             rows = self.rows[run.config, run.case]
             if self.axis == "width":
                 rows = [row for row in rows if row.width == run.value]
-            line = _line(run, rows, bisection)
-            kept = lines.setdefault(_sameness(line), line)
-            kept.values.append(run.value)
-            errors = [row.max_err_scaled for row in rows if row.max_err_scaled is not None]
-            kept.max_err_scaled = max([*errors, kept.max_err_scaled or 0.0])
+            alike = (run.verdict, _at_widths(bisection.widths, run.width_classes))
+            line = lines.setdefault((run.letter, *alike), Line(alike, [run.letter]))
+            line.values.append(run.value)
+            self._add(line, rows)
         left = sorted(set(_values(bisection)) - {run.value for run in runs})
-        last = [Line(NONE, NOT_PROBED, NONE, NONE, left, [NONE])] if left else []
+        last = [Line((NOT_PROBED, NONE), [NONE], left)] if left else []
         return _merged(list(lines.values())) + last
 
-
-def _sameness(line: Line) -> tuple[str, ...]:
-    return line.letter, line.verdict, line.width_classes, line.columns
+    def _add(self, line: Line, rows: Sequence[Result]) -> None:
+        """What a value's rows have."""
+        for row in rows:
+            if self.axis == "width":
+                line.columns[_pattern(row)] = None
+            line.kernels |= {ascii_line(short(kernel.name)): None for kernel in row.kernels[:1]}
+            if row.max_err_scaled is not None:
+                line.max_err_scaled = max(row.max_err_scaled, line.max_err_scaled or 0.0)
 
 
 def _values(bisection: Bisection) -> range:
     return range(bisection.first, bisection.last + 1, bisection.step)
 
 
-def _line(run: AxisRun, rows: Sequence[Result], bisection: Bisection) -> Line:
-    columns = _pattern(rows[0]) if bisection.axis == "width" else NONE
-    pairs = zip(bisection.widths, run.width_classes, strict=False)
-    classes = " ".join(f"{width}:{letter}" for width, letter in pairs) or NONE
-    return Line(run.letter, run.verdict, classes, columns, letters=[run.letter])
+def _at_widths(widths: Sequence[int], classes: Sequence[str]) -> str:
+    """Classes with their widths: ``A 1-7; B 8,9``."""
+    groups: dict[str, list[int]] = {}
+    for width, letter in zip(widths, classes, strict=False):
+        groups.setdefault(letter, []).append(width)
+    return "; ".join(f"{letter} {ranges(group)}" for letter, group in groups.items()) or NONE
 
 
 def _pattern(row: Result) -> str:
@@ -132,17 +143,19 @@ def _merged(lines: Sequence[Line]) -> list[Line]:
     merged: list[Line] = []
     for line in lines:
         before = merged[-1] if merged else None
-        alike = before is not None and _sameness(before)[1:] == _sameness(line)[1:]
-        if before is None or not alike or len(line.values) > 1 or not _alone(before):
+        if before is None or before.alike != line.alike or not (_alone(before) and _alone(line)):
             merged.append(line)
             continue
         before.values += line.values
         before.letters += line.letters
+        before.columns |= line.columns
+        before.kernels |= line.kernels
         before.max_err_scaled = max(before.max_err_scaled or 0.0, line.max_err_scaled or 0.0)
     return merged
 
 
 def _alone(line: Line) -> bool:
+    """Whether each of its values has a class of its own."""
     return len(line.values) == len(line.letters)
 
 

@@ -6,11 +6,12 @@ from collections.abc import Mapping, Sequence
 
 from ggmlprobe.record import Record, Result
 from ggmlprobe.report.footer import footer
+from ggmlprobe.report.kernels import kernel_lines, short
 from ggmlprobe.report.notes import whole
 from ggmlprobe.report.rows import class_letters
 from ggmlprobe.report.settings import setting_lines
 from ggmlprobe.report.table import Layout, command_line, constant_line, layout_of, pipe_table
-from ggmlprobe.report.text import NONE
+from ggmlprobe.report.text import NONE, ascii_line, ranges
 from ggmlprobe.verdict import FINDINGS, Verdict
 
 # a row without a comparison has no class: its mark stands alone
@@ -39,14 +40,17 @@ def table(record: Record) -> str:
         layout = layout_of(record, rows)
         blocks += [constant_line(layout), _matrix(record, rows, layout)]
     blocks.append("\n".join([*_legend(record), *_reasons(record)]))
-    blocks += ["\n".join(setting_lines(record)), "\n".join(footer(record))]
+    blocks += ["\n".join(setting_lines(record))]
+    blocks += ["\n".join([*kernel_lines(record), *footer(record)])]
     return "\n\n".join(filter(None, blocks)) + "\n"
 
 
 def _matrix(record: Record, rows: Sequence[Result], layout: Layout) -> str:
     letters = class_letters(record)
+    dispatch = {(entry.config, entry.case): entry.dispatch for entry in record.classes}
+    cases = {case: i for i, case in enumerate(dict.fromkeys(row.case for row in rows))}
     lines: dict[tuple[str, str], dict[int, Result]] = {}
-    for row in rows:
+    for row in sorted(rows, key=lambda row: cases[row.case]):
         lines.setdefault((row.config, row.case), {})[row.width] = row
     widths = sorted({row.width for row in rows})
     firsts = [next(iter(line.values())) for line in lines.values()]
@@ -54,6 +58,9 @@ def _matrix(record: Record, rows: Sequence[Result], layout: Layout) -> str:
     for width in widths:
         columns[str(width)] = [_cell(line.get(width), letters) for line in lines.values()]
     columns["first"] = [_first(line) for line in lines.values()]
+    kernels = [_kernels(line, dispatch.get(place, [])) for place, line in lines.items()]
+    if any(kernels):
+        columns["kernels"] = kernels
     return pipe_table(columns)
 
 
@@ -66,6 +73,14 @@ def _cell(row: Result | None, letters: Mapping[tuple[str, str, int], str]) -> st
         return ALONE[verdict]
     plain = NO_LETTER if verdict in FINDINGS else NONE
     return letters.get(row.key, plain) + BESIDE.get(verdict, "")
+
+
+def _kernels(line: Rows, dispatch: Sequence[Sequence[int]]) -> str:
+    """The largest kernel of each dispatch class, with its widths."""
+    named = [(group, line[group[0]].kernels[:1]) for group in dispatch]
+    return " / ".join(
+        f"{ranges(group)} {ascii_line(short(k.name))}" for group, ks in named for k in ks
+    )
 
 
 def _first(line: Rows) -> str:
