@@ -18,7 +18,9 @@ WANTED = 400
 """Samples inside the library after which a width has enough: a share of 5 % is then within 1 %."""
 ENOUGH = 100
 SECONDS = 3.0
-"""A width is not repeated for longer, whatever it has then."""
+"""A width that has `ENOUGH` is not repeated for longer."""
+LONGEST_SECONDS = 15.0
+"""Nor is any other: threads that wait for each other on a busy machine hardly work."""
 # Threads wait here for others, as in libgomp: no work, and as long as the slowest thread takes.
 WAITING = ("ggml_barrier", "ggml_graph_compute_poll_for_work", "ggml_graph_compute_check_for_work")
 
@@ -70,9 +72,7 @@ def tally(objects: Objects, samples: Iterable[tuple[int, int]], into: Tally) -> 
             into.threads.add(tid)
 
 
-def sample(
-    sampler: Sampler, objects: Objects, evaluate: Callable[[], Any], seconds: float = SECONDS
-) -> Tally:
+def sample(sampler: Sampler, objects: Objects, evaluate: Callable[[], Any]) -> Tally:
     """Evaluate until there are enough samples; the first evaluation, a warm-up, is not sampled.
 
     Args:
@@ -81,14 +81,20 @@ def sample(
     seen = Tally()
     evaluate()
     sampler.take()
-    end = time.perf_counter() + seconds
-    lost = sampler.lost
-    while seen.kept < WANTED and time.perf_counter() < end:
+    began, lost = time.perf_counter(), sampler.lost
+    while _wanting(seen.kept, time.perf_counter() - began):
         evaluate()
         tally(objects, sampler.take(), seen)
         seen.late = max(seen.late, sampler.late)
     seen.lost = sampler.lost - lost
     return seen
+
+
+def _wanting(samples: int, seconds: float) -> bool:
+    """Whether to evaluate once more."""
+    if samples < ENOUGH:
+        return seconds < LONGEST_SECONDS
+    return samples < WANTED and seconds < SECONDS
 
 
 def described(seen: Tally, threads: int) -> dict[str, Any]:

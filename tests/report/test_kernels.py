@@ -1,0 +1,103 @@
+"""Kernels in the table: short names, shares, and where dispatch and width classes part."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import pytest
+
+from ggmlprobe.record import CaseClasses, Kernel, Record, Result
+from ggmlprobe.report.kernels import dispatch_text, kernel_cells, kernel_lines, short
+from ggmlprobe.report.markdown import table
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("ggml_vec_dot_q4_K_q8_K", "ggml_vec_dot_q4_K_q8_K"),
+        ("ggml_graph_compute._omp_fn.0", "ggml_graph_compute._omp_fn.0"),
+        ("[libggml-cpu.so]", "[libggml-cpu.so]"),
+        ("foo(int) [clone .part.0]", "foo"),
+        ("tiled_unpack_src0(block_q4_K const*, long, int, tiled_tile_src0*, int)",
+         "tiled_unpack_src0"),
+        ("void (anonymous namespace)::tinyBLAS<16, float __vector(16), float>::gemm4xN<4>(long)",
+         "tinyBLAS<...>::gemm4xN<4>"),
+        ("void mul_mat_vec_q<(ggml_type)12, 1, false>(void const*, float*)",
+         "mul_mat_vec_q<(ggml_type)12, 1, false>"),
+        ("std::vector<int>::push_back(int)", "std::vector<int>::push_back"),
+        ("void f<" + "1, " * 30 + "2>(int)", "f<...>"),
+    ],
+)  # fmt: skip
+def test_short_names(name: str, expected: str) -> None:
+    assert short(name) == expected
+
+
+@pytest.fixture
+def bare(record: Callable[..., Record], result: Callable[..., Result]) -> Record:
+    """Return a record without kernels."""
+    return record([result(1), result(4)])
+
+
+@pytest.fixture
+def sampled(bare: Record) -> Record:
+    """Return a record whose rows have kernels."""
+    kernels = [Kernel("void f<1>(int)", 0.9, 360), Kernel("g", 0.06, 24), Kernel("h", 0.04, 16)]
+    rows = [replace(row, kernels=kernels, samples_dropped={"libgomp.so.1": 100})
+            for row in bare.results]  # fmt: skip
+    return replace(bare, results=rows)
+
+
+def test_column_has_kernels_above_a_twentieth(sampled: Record) -> None:
+    (cell,) = kernel_cells(sampled).values()
+    assert cell(sampled.results[0]) == "f<1> 90%, g 6%"
+
+
+def test_gpu_launch_has_grid_and_block(sampled: Record) -> None:
+    launch = Kernel("q<4>", 1.0, None, 1, [4096, 1, 1], [32, 4, 1], 0, 1e-6)
+    (cell,) = kernel_cells(sampled).values()
+    row = replace(sampled.results[0], kernels=[launch])
+    assert cell(row) == "q<4> (4096,1,1) x (32,4,1) 100%"
+    assert cell(replace(row, kernels=[])) == "-"
+
+
+def test_no_column_and_no_lines_without_kernels(bare: Record) -> None:
+    assert kernel_cells(bare) == {}
+    assert kernel_lines(bare) == []
+    assert "kernels" not in table(bare)
+    assert "dispatch" not in table(bare)
+
+
+def test_whole_table(sampled: Record) -> None:
+    entry = replace(classes([[1], [4]], [[1, 4]]), case=sampled.results[0].case)
+    text = table(replace(sampled, classes=[entry]))
+    assert "| kernels" in text
+    assert "dispatch classes: 1,4; same kernels, different bits: 1 and 4\n" in text
+
+
+def test_lines_tell_samples_drops_and_notes(sampled: Record) -> None:
+    first, *rest = sampled.results
+    noted = replace(first, kernels_note="12 samples in the library")
+    lines = kernel_lines(replace(sampled, results=[noted, *rest]))
+    assert "share of 400 samples" in lines[0]
+    assert "libgomp.so.1 20%" in lines[0]
+    assert lines[1] == f"- kernels at width {first.width}: 12 samples in the library"
+
+
+def classes(groups: list[list[int]], dispatch: list[list[int]]) -> CaseClasses:
+    return CaseClasses("case", "c0", groups, True, [], dispatch)
+
+
+def test_dispatch_classes_that_agree() -> None:
+    assert dispatch_text(classes([[1, 2, 3], [8]], [[1, 2, 3], [8]])) == "1-3 | 8"
+
+
+def test_disagreements_are_pointed_out() -> None:
+    assert dispatch_text(classes([[1, 2, 3, 4], [5]], [[1, 2], [3, 4, 5]])) == (
+        "1,2 | 3-5; same kernels, different bits: 4 and 5; different kernels, same bits: 2 and 3"
+    )
+
+
+def test_many_disagreements_are_cut() -> None:
+    text = dispatch_text(classes([list(range(1, 21))], [[width] for width in range(1, 21)]))
+    assert text.endswith("8 and 9 and 11 more")
