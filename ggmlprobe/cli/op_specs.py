@@ -154,7 +154,7 @@ MUL_MAT = OpSpec(
 MUL_MAT_ID = OpSpec(
     "mul_mat_id",
     "MUL_MAT_ID: each token times the matrices of its experts; the width is n.",
-    "--type q4_K --routing shared",
+    "--routing shared",
     (
         click.option("--type", "--types", "type_a", type=NAMES, default="q4_K", show_default=True,
                      help="Types of the experts, or all."),
@@ -208,7 +208,7 @@ ATTENTION = (
 FLASH_ATTN = OpSpec(
     "flash_attn",
     "FLASH_ATTN_EXT over a KV cache as llama.cpp lays it out; the width is nb.",
-    "--kv 512,4096 --type-k f16,q8_0",
+    "--kv 512 --type-k f16,q8_0",
     (
         click.option("--v-is-view-of-k", is_flag=True, help="V is the first channels of K (MLA)."),
         click.option(
