@@ -77,11 +77,15 @@ class Player:
                 self.measured.setdefault(width, {"time": None, "time_note": why})
 
 
-def take_turns(players: Sequence[Player]) -> None:
-    """Run all players to their end, in an order that is a palindrome over two rounds."""
+def take_turns(players: Sequence[Player], rounds: int | None = None) -> None:
+    """Run all players to their end, in an order that is a palindrome over two rounds.
+
+    Args:
+        rounds: made even; by default what the player with the longest plan would run by itself.
+    """
     for player in players:
         player.advance()
-    rounds = max(player.planned for player in players)
+    rounds = rounds or max(player.planned for player in players)
     for done in range(rounds + rounds % 2):
         # without all of them nothing can be compared
         if not all(player.waits for player in players):
@@ -93,18 +97,19 @@ def take_turns(players: Sequence[Player]) -> None:
 
 
 def compare(
-    sides: Mapping[str, tuple[Worker, Request]], case: str
+    sides: Mapping[str, tuple[Worker, Request]], case: str, rounds: int | None = None
 ) -> tuple[dict[str, Measured], list[Slowdown]]:
     """Time a case on all sides.
 
     Args:
         sides: `a`, `b` and `null`, each with a child of its own.
+        rounds: see `take_turns`.
 
     Returns:
         What each side measured, and a comparison of each width that all of them timed.
     """
     players = {name: Player(*side) for name, side in sides.items()}
-    take_turns(list(players.values()))
+    take_turns(list(players.values()), rounds)
     measured = {name: player.measured for name, player in players.items()}
     return measured, list(_comparisons(measured, case))
 
