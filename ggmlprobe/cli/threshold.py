@@ -72,9 +72,11 @@ class ArmFleet(Fleet):
         ready = self._add(Spec(options.lib, {}, cache_dir()), None, buft)
         self.files = ready["files"]
         backend = self.configs[0].device.backend
-        check_kernels(self.files, {backend})
-        for arm in self._chosen(backend, ready):
+        found = self._chosen(backend, ready)
+        for arm in found:
             arm.require(self.files)
+        check_kernels(self.files, {backend})
+        for arm in found:
             before = [str(native_library(name)) for name in arm.interposers]
             spec = Spec(options.lib, arm.child_env(), cache_dir(), before)
             self._add(spec, arm, arm.buft or buft)

@@ -11,13 +11,14 @@ from ggmlprobe.dispatch.proof import main_kernel
 from ggmlprobe.record import Record, Result
 from ggmlprobe.report.footer import footer
 from ggmlprobe.report.kernels import short
+from ggmlprobe.report.matrix import ALONE, BESIDE
 from ggmlprobe.report.table import Layout, command_line, constant_line, layout_of, pipe_table
 from ggmlprobe.report.text import NONE, ascii_line, number, ranges
 from ggmlprobe.report.times import interval, time_lines
+from ggmlprobe.verdict import Verdict
 
 OWN = "own"
 MICRO = 1e6
-CELLS = {"CRASH": "cr", "TIMEOUT": "to", "OOM": "oom", "UNSUPPORTED": "."}
 # columns that tell an arm's children apart, which stand in the header here
 CHILD_COLUMNS = ("arm", "env", "buft")
 
@@ -49,15 +50,51 @@ def table(record: Record) -> str:
     layout = layout_of(record)
     made = blocks(record, layout)
     parts = [command_line(record.command), constant_line(layout)]
-    parts.append(
-        "- cells: class letter over all arms; A has the bits of width 1 as the library itself "
-        f"computes it ({OWN}); . not served or not proven"
-    )
+    parts.append("\n".join(_legend(record)))
     for block in made:
         parts += [f"**{block.label}**" if block.label else "", _letters(block)]
         parts += ["\n".join(_served(block)), _times(block), _split_price(block)]
-    parts += [_thresholds(made), "\n".join([*time_lines(record), *footer(record)])]
+    notes = [*time_lines(record)[:1], *_uncertain(made), *_architectures(record)]
+    parts += [_thresholds(made), "\n".join([*notes, *footer(record)])]
     return "\n\n".join(filter(None, parts)) + "\n"
+
+
+def _legend(record: Record) -> list[str]:
+    """What the cells mean, as far as they occur."""
+    seen = {Verdict(row.verdict) for row in record.results}
+    marks = {**ALONE, **{verdict: f"letter and {mark}" for verdict, mark in BESIDE.items()}}
+    said = [f"{mark} {verdict}" for verdict, mark in marks.items() if verdict in seen]
+    return [
+        "- cells: class letter over all arms; A has the bits of width 1 as the library itself "
+        f"computes it ({OWN})",
+        *([f"- {', '.join(said)}"] if said else []),
+    ]
+
+
+def _uncertain(made: Sequence[Block]) -> list[str]:
+    """Widths whose times have a note, which the JSON has in full."""
+    lines = []
+    for block in made:
+        said = [
+            f"{ascii_line(arm)} {ranges(noted)}"
+            for arm, rows in block.arms.items()
+            if (noted := [width for width, row in rows.items() if row.time_note])
+        ]
+        if said:
+            label = f" of {block.label}" if block.label else ""
+            lines.append(f"- uncertain times{label} (time_note in the JSON): {'; '.join(said)}")
+    return lines
+
+
+def _architectures(record: Record) -> list[str]:
+    """For MUL_MAT_ID, whose limit must not be above what was compiled: both architectures."""
+    if not any((config.arm or "").startswith("mmid") for config in record.configs):
+        return []
+    device = record.configs[0].device
+    features = {name.upper(): value for name, value in device.features.items()}
+    compiled = features.get("ARCHS", "not told")
+    running = features.get("COMPUTE_CAPABILITY", "not told")
+    return [f"- architectures: compiled {ascii_line(compiled)}, running {ascii_line(running)}"]
 
 
 def blocks(record: Record, layout: Layout) -> list[Block]:
@@ -89,10 +126,16 @@ def _letters(block: Block) -> str:
     columns = {"width": [str(width) for width in block.widths]}
     for arm, rows in block.arms.items():
         columns[ascii_line(arm)] = [
-            letters.get((arm, w)) or CELLS.get(rows[w].verdict, NONE) if w in rows else NONE
-            for w in block.widths
+            _cell(rows.get(w), letters.get((arm, w), NONE)) for w in block.widths
         ]
     return pipe_table(columns)
+
+
+def _cell(row: Result | None, letter: str) -> str:
+    if row is None:
+        return NONE
+    verdict = Verdict(row.verdict)
+    return ALONE.get(verdict) or letter + BESIDE.get(verdict, "")
 
 
 def _served(block: Block) -> list[str]:
