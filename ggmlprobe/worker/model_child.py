@@ -21,6 +21,7 @@ Task = Callable[["ModelSession", dict[str, Any]], None]
 """(session, args) to events."""
 
 TASKS = {
+    "compare": "ggmlprobe.worker.model_compare",
     "describe": "ggmlprobe.worker.model_child",
 }
 """Task name to the module whose function of that name runs it."""
@@ -76,8 +77,10 @@ class ModelSession:
 
     def context(self, model: Model, **settings: Any) -> ModelContext:
         """Return a new context that is closed with the request; settings are ModelContext's."""
+        self.begin("context")
         made = ModelContext(model, **settings)
         self.contexts.append(made)
+        self.begin("compute")
         return made
 
     def end(self) -> float:
@@ -89,8 +92,10 @@ class ModelSession:
 
 
 def describe(session: ModelSession, args: dict[str, Any]) -> None:
-    """Say what a model is: one `model` event."""
+    """Say what a model is: one `model` event; with args["context"], once it has had a context."""
     model = session.model()
+    if args.get("context"):
+        session.context(model, n_ctx=1)
     session.say(
         "model", desc=model.desc, n_vocab=model.n_vocab, n_ctx_train=model.n_ctx_train,
         n_layer=model.n_layer, size_bytes=model.size_bytes, swa=model.swa,

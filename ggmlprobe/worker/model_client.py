@@ -8,6 +8,8 @@ from ggmlprobe.errors import ModelBroken
 from ggmlprobe.worker.protocol import Event, ModelRequest
 from ggmlprobe.worker.supervisor import Worker
 
+# Phases in which it is the file's own numbers that a library stumbles over.
+NOT_COMPUTING = ("load", "context")
 ADVICE = "--no-extra-bufts keeps weights out of buffers such as AMX and CPU_REPACK"
 
 
@@ -27,13 +29,15 @@ def ask(worker: Worker, request: ModelRequest) -> Iterator[Event]:
     """Events of a task; the last one is `done`, or `died` with an added `detail`.
 
     Raises:
-        ModelBroken: the child died, or hung, while it loaded the file.
+        ModelBroken: the child died, or hung, before anything was computed.
     """
     for event in worker.run(request):
         if event["event"] != "died":
             yield event
             continue
         detail = explain(event, request)
-        if event["phase"] == "load":
-            raise ModelBroken(f"{request.model.path} cannot be loaded: {detail}")
+        if event["phase"] in NOT_COMPUTING:
+            raise ModelBroken(
+                f"{request.model.path} cannot be loaded: {detail}; else give another GGUF"
+            )
         yield event | {"detail": detail}

@@ -17,7 +17,8 @@ FlashAttention = Literal["off", "on", "auto"]
 Logits = Literal["last", "all", "none"]
 Callback = Callable[[Node, bool], bool]
 """Called with (node, ask) as ggml_backend_sched_eval_callback is: where ask is true, answer
-whether to see this node; else the node has been computed, and true goes on with the graph."""
+whether to see this node; else the node has been computed, and true goes on with the graph. After
+false or an error the memory holds what was not computed: clear() it."""
 
 _FLASH_ATTENTION = {"off": "DISABLED", "on": "ENABLED", "auto": "AUTO"}
 _SEQUENCE = 0
@@ -67,6 +68,7 @@ class ModelContext:
         self.model, self._llama = model, model.llama
         self._ffi, self._c = self._llama.ffi, self._llama.c
         self._raised: BaseException | None = None
+        self._stopped = False
         self.compute_seconds, self.decodes = 0.0, 0
         n_ctx = -(-n_ctx // _PADDING) * _PADDING
         n_batch = min(n_batch, n_ctx)
@@ -114,13 +116,14 @@ class ModelContext:
         library = self._llama.library
 
         def call(tensor: Any, ask: bool, user_data: Any) -> bool:
-            if self._raised is not None:
+            if self._stopped:
                 return False
             try:
-                return bool(callback(Node(library, tensor), ask))
+                wanted = bool(callback(Node(library, tensor), ask))
             except BaseException as error:
-                self._raised = error
-                return False
+                self._raised, wanted = error, False
+            self._stopped = self._raised is not None or not (wanted or ask)
+            return wanted
 
         return call
 
@@ -158,7 +161,8 @@ class ModelContext:
             logits: of the last token, of all, or of none.
 
         Returns:
-            float32 [rows, n_vocab], a copy; 1, len(tokens) or 0 rows.
+            float32 [rows, n_vocab], a copy; 1, len(tokens) or 0 rows. Where the callback stopped
+            the graph, 0 rows.
 
         Raises:
             UsageError: too many tokens or positions, or no such token.
@@ -168,6 +172,7 @@ class ModelContext:
         count = len(tokens)
         rows = {"last": 1, "all": count, "none": 0}[logits]
         batch, keep = self._batch(tokens, first_pos, rows)
+        self._raised, self._stopped = None, False
         start = time.perf_counter()
         status = self._c.llama_decode(self.ptr, batch)
         self._c.llama_synchronize(self.ptr)
@@ -175,12 +180,12 @@ class ModelContext:
         self.decodes += 1
         del keep
         if self._raised is not None:
-            raised, self._raised = self._raised, None
-            raise raised
+            raise self._raised
         if status != 0:
             why = _DECODE.get(status, f"status {status}: {self._llama.log.reason()}")
             raise ComputeFailed(f"llama_decode of {count} tokens at {first_pos}: {why}")
-        return self._logits(rows)
+        # libllama takes a graph that was stopped for a whole one
+        return self._logits(0 if self._stopped else rows)
 
     def _check_batch(self, tokens: Sequence[int], first_pos: int) -> None:
         # libllama would abort the process, or fail without a reason

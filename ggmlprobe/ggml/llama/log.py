@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections import deque
 from typing import Any
 
@@ -10,6 +11,9 @@ from typing import Any
 _WARN, _ERROR, _CONT = 3, 4, 5
 _KEPT = 16
 _STDERR = 2
+_LONGEST = 400
+# "llama_model_load: error loading model: check_tensor_dims: ..."
+_PREFIX = re.compile(r"^\w+: (error loading model( hyperparameters)?: )*")
 
 
 class Log:
@@ -39,5 +43,6 @@ class Log:
 
     def reason(self) -> str:
         """Return the errors since clear() as one line, function names left out."""
-        texts = [line.partition(": ")[2] or line for line in self._errors]
-        return "; ".join(dict.fromkeys(" ".join(text.split()) for text in texts))[:400]
+        texts = [" ".join(_PREFIX.sub("", line).split()) for line in self._errors]
+        telling = [text for text in texts if text != "failed to load model"]
+        return "; ".join(dict.fromkeys(telling or texts))[:_LONGEST]
