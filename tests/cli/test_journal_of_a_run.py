@@ -61,6 +61,10 @@ def running(pid: int) -> bool:
     return state not in "ZX"
 
 
+# a shell ignores SIGINT for what it runs in the background, and a child inherits that
+HEED = ["env", "--default-signal=INT"]
+
+
 @pytest.fixture(scope="module")
 def plant(planted: Path) -> Callable[[str], dict[str, str]]:
     return lambda kind: {"LD_PRELOAD": str(planted), "PLANTED": kind}
@@ -78,7 +82,7 @@ def hanging(
     """A run that hangs at width 5, its child, and its journal with all narrower widths in it."""
     path = tmp_path / "run.jsonl"
     process = subprocess.Popen(
-        [sys.executable, "-m", "ggmlprobe", *RUN, "--resume", str(path)],
+        [*HEED, sys.executable, "-m", "ggmlprobe", *RUN, "--resume", str(path)],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=tmp_path,
         env=cli_env | plant("hang:5:5"),
     )  # fmt: skip
@@ -110,7 +114,7 @@ def whole(
     cli_env: dict[str, str], plain: dict[str, str], tmp_path_factory: pytest.TempPathFactory
 ) -> Whole:
     path = tmp_path_factory.mktemp("whole") / "run.jsonl"
-    command = [sys.executable, "-m", "ggmlprobe", *RUN, "-o", "json", "--resume", str(path)]
+    command = [*HEED, sys.executable, "-m", "ggmlprobe", *RUN, "-o", "json", "--resume", str(path)]
     done = subprocess.run(command, capture_output=True, check=True, env=cli_env | plain)
     lines = path.read_bytes().splitlines(keepends=True)
     assert len(lines) == 7, "header, five rows, classes"
@@ -164,7 +168,7 @@ def test_interrupt_in_the_middle(
 
 def test_interrupt_before_the_first_row(cli_env: dict[str, str], tmp_path: Path) -> None:
     process = subprocess.Popen(
-        [sys.executable, "-m", "ggmlprobe", *RUN], stdout=subprocess.PIPE,
+        [*HEED, sys.executable, "-m", "ggmlprobe", *RUN], stdout=subprocess.PIPE,
         stderr=subprocess.PIPE, text=True, cwd=tmp_path, env=cli_env,
     )  # fmt: skip
     child = wait_for(lambda: next(iter(children(process.pid)), 0))
