@@ -192,6 +192,11 @@ def test_the_price_of_the_serial_class(noisy: Noisy) -> None:
         assert price.ratio.ratio == pytest.approx(truth, rel=0.03)
 
 
+def test_a_width_back_in_the_serial_class_has_no_price(noisy: Noisy) -> None:
+    samples = {w: noisy(float(w)) for w in (1, 2, 8, 16)}
+    assert [p.width for p in price_of_serial(samples, [[1, 2, 16], [8]])] == [8]
+
+
 def test_no_price_without_the_times_for_it(noisy: Noisy) -> None:
     groups = [[1, 2, 4], [5]]
     assert price_of_serial({1: noisy(1.0), 5: noisy(2.0)}, groups) == []
