@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import resource
+import time
 from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
@@ -28,6 +29,7 @@ TASKS = {
 
 # A target and a draft.
 KEPT = 2
+HEARTBEAT_SECONDS = 1.0
 
 
 class ModelSession:
@@ -37,6 +39,7 @@ class ModelSession:
         child: whose library it is.
         spec: the model the request is about.
         models: those that stay in memory for the next request, oldest first.
+        contexts: those of the request. told: when begin() was last called.
     """
 
     def __init__(self, child: Child) -> None:
@@ -45,6 +48,7 @@ class ModelSession:
         self.spec: ModelSpec
         self.models: dict[ModelSpec, Model] = {}
         self.contexts: list[ModelContext] = []
+        self.told = 0.0
 
     def say(self, event: str, **fields: Any) -> None:
         """Send an event; its names are the task's own."""
@@ -52,6 +56,7 @@ class ModelSession:
 
     def begin(self, phase: str, *, width: int | None = None) -> None:
         """Say what a death from now on is blamed on."""
+        self.told = time.monotonic()
         self.say("begin", phase=phase, seed=None, width=width)
 
     def model(self, spec: ModelSpec | None = None) -> Model:
@@ -70,10 +75,15 @@ class ModelSession:
                 self.models.pop(next(iter(self.models))).close()
             self.models[spec] = Model(
                 llama, spec.path, ngl=spec.ngl, extra_bufts=spec.extra_bufts,
-                devices=spec.devices, vocab_only=spec.vocab_only,
+                devices=spec.devices, vocab_only=spec.vocab_only, progress=self.still_loading,
             )  # fmt: skip
             self.begin("compute")
         return self.models[spec]
+
+    def still_loading(self, share: float) -> None:
+        """Let the parent know now and then that a large file does not hang."""
+        if time.monotonic() - self.told > HEARTBEAT_SECONDS:
+            self.begin("load")
 
     def context(self, model: Model, **settings: Any) -> ModelContext:
         """Return a new context that is closed with the request; settings are ModelContext's."""

@@ -50,6 +50,18 @@ def test_one_real_file_per_library(libraries):
     assert [library.name for library in libraries if library.is_symlink()] == []
 
 
+def test_llama_h_lies_beside_libllama_with_all_it_includes(libraries):
+    folder = libraries[0].parent / "include"
+    names, todo = set(), {"llama.h"}
+    while todo:
+        names |= todo
+        texts = [(folder / name).read_text() for name in todo]
+        todo = {n for text in texts for n in re.findall(r'^#include "(.*)"', text, re.MULTILINE)}
+        todo -= names
+    assert {"llama.h", "ggml.h", "ggml-backend.h"} <= names
+    assert {path.name for path in folder.iterdir()} == names
+
+
 def test_search_paths_are_relative(libraries):
     for library in libraries:
         dynamic = output("readelf", "-d", str(library))

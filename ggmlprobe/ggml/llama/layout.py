@@ -36,7 +36,9 @@ _QUANTIZE: Mapping[str, tuple[float, ...]] = {
 }  # fmt: skip
 # Without these a header is no use: they are set, or carry the proof.
 _NEEDED = {
-    "llama_model_params": {"devices", "n_gpu_layers", "vocab_only", "use_extra_bufts"},
+    "llama_model_params": {
+        "devices", "n_gpu_layers", "vocab_only", "use_extra_bufts", "progress_callback",
+    },
     "llama_context_params": {
         "n_ctx", "n_batch", "n_ubatch", "n_seq_max", "n_threads", "n_threads_batch", "type_k",
         "type_v", "cb_eval", "cb_eval_user_data", "swa_full",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -50,6 +50,7 @@ class Model:
     def __init__(
         self, llama: Llama, path: Path | str, *, ngl: int = 0, extra_bufts: bool = True,
         devices: Sequence[str] | None = None, vocab_only: bool = False,
+        progress: Callable[[float], None] = lambda share: None,
     ) -> None:  # fmt: skip
         """Load a model.
 
@@ -60,6 +61,7 @@ class Model:
             extra_bufts: allow extra buffer types.
             devices: names of those to use beside the CPU; () or ("CPU",) for none, None for all.
             vocab_only: without weights; such a model has no context.
+            progress: told from time to time how much is loaded, 0 to 1; must not raise.
 
         Raises:
             ModelBroken: truncated, corrupt, or of a kind that this library does not know.
@@ -73,6 +75,13 @@ class Model:
         params.use_extra_bufts = extra_bufts
         params.vocab_only = vocab_only
         params.devices = self._devices(devices)
+
+        def tell(share: float, user_data: Any) -> bool:
+            progress(share)
+            return True
+
+        told = llama.ffi.callback("bool(float, void *)", tell)
+        params.progress_callback = told
         llama.log.clear()
         self.ptr = llama.c.llama_model_load_from_file(str(self.path).encode(), params)
         if self.ptr == llama.ffi.NULL:

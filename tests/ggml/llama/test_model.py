@@ -70,6 +70,14 @@ def test_vocab_only(llama: Llama, smollm2: Path) -> None:
     model.close()
 
 
+def test_progress(llama: Llama, smollm2: Path) -> None:
+    shares: list[float] = []
+    Model(llama, smollm2, extra_bufts=False, progress=shares.append).close()
+    assert len(shares) > 2
+    assert shares == sorted(shares)
+    assert shares[-1] == 1.0
+
+
 def test_devices(llama: Llama, smollm2: Path) -> None:
     for devices in ((), ("CPU",), ("cpu",)):
         Model(llama, smollm2, devices=devices, vocab_only=True).close()
