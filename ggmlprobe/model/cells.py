@@ -12,6 +12,7 @@ from ggmlprobe.compare import hash_token
 from ggmlprobe.model import stats
 from ggmlprobe.model.decoder import Run
 from ggmlprobe.model.logits import Change, Row, change
+from ggmlprobe.model.pooling import PAIRS
 from ggmlprobe.model.record import BlockComparison, Cells, Flip, OffsetCount, PairStats
 from ggmlprobe.model.windows import Window
 
@@ -140,7 +141,7 @@ def pairs_of(cells: Sequence[Cell]) -> list[PairStats]:
         [getattr(cell, name) for cell in cells] for name in ("l_ar", "l_single", "l_block")
     )
     paths = ((ar, single), (ar, block), (single, block))
-    return [stats.pair_stats(name, *pair) for name, pair in zip(stats.PAIRS, paths, strict=True)]
+    return [stats.pair_stats(name, *pair) for name, pair in zip(PAIRS, paths, strict=True)]
 
 
 def by_offset(cells: Iterable[Cell]) -> list[OffsetCount]:

@@ -9,8 +9,8 @@ from dataclasses import dataclass, field, replace
 from ggmlprobe.model import cells
 from ggmlprobe.model.cells import Piece, Tally
 from ggmlprobe.model.decoder import Decoder, Run, greedy
+from ggmlprobe.model.pooling import NEAR_TIE
 from ggmlprobe.model.record import BlockComparison, Check
-from ggmlprobe.model.stats import NEAR_TIE
 from ggmlprobe.model.windows import (
     Agreement,
     Begin,

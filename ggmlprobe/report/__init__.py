@@ -8,15 +8,23 @@ from pathlib import Path
 
 from ggmlprobe.errors import FileExists, UsageError
 from ggmlprobe.record import Record
-from ggmlprobe.report import csv, json, jsonl, markdown
+from ggmlprobe.report import csv, json, jsonl, markdown, model_compare, model_rows
 
 __all__ = ["FORMATS", "check", "write"]
 
-FORMATS: Mapping[str, Callable[[Record], str]] = {
-    "md": markdown.table,
-    "csv": csv.render,
+Render = Callable[[Record], str]
+
+
+def _either(results: Render, comparisons: Render) -> Render:
+    """Renders a record by what it holds."""
+    return lambda record: (comparisons if record.comparisons else results)(record)
+
+
+FORMATS: Mapping[str, Render] = {
+    "md": _either(markdown.table, model_compare.table),
+    "csv": _either(csv.render, model_rows.render_csv),
     "json": json.render,
-    "jsonl": jsonl.render,
+    "jsonl": _either(jsonl.render, model_rows.render_jsonl),
 }
 """Name of a format, as ``-o`` takes it, to what renders a record."""
 

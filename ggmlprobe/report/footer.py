@@ -16,12 +16,17 @@ SEEDS_WANTED = 3
 def footer(record: Record) -> list[str]:
     """Library, device, seeds, machine and count of findings, one list item each."""
     return [
-        f"- library: {_each(map(_library, record.configs))}",
-        f"- device: {_device(record)}",
+        f"- library: {library_line(record)}",
+        f"- device: {device_line(record)}",
         f"- seeds: {_seeds(record)}",
-        f"- machine: {_machine(record)}",
+        f"- machine: {machine_line(record)}",
         f"- findings: {_findings(record)}",
     ]
+
+
+def library_line(record: Record) -> str:
+    """Version, commit, origin and path of every library."""
+    return _each(map(_library, record.configs))
 
 
 def _each(texts: Iterable[str]) -> str:
@@ -34,7 +39,8 @@ def _library(config: Config) -> str:
     return f"{label}, {origin} {ascii_line(config.library.path)}"
 
 
-def _device(record: Record) -> str:
+def device_line(record: Record) -> str:
+    """Devices, driver, and the settings they computed with."""
     devices = _each(
         ascii_line(f"{config.device.name}, {config.device.description}")
         for config in record.configs
@@ -59,7 +65,8 @@ def _seeds(record: Record) -> str:
     return f"{text} (INVARIANT on fewer than {SEEDS_WANTED} seeds)" if few else text
 
 
-def _machine(record: Record) -> str:
+def machine_line(record: Record) -> str:
+    """CPU, cores, system, variables that ggml reads, version and date."""
     around = record.environment
     env = " ".join(f"{name}={value}" for name, value in around.env.items())
     cores = f"{around.cores_available} cores"

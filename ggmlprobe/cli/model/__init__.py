@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import click
 
+from ggmlprobe.cli.model.compare import compare
 from ggmlprobe.cli.model.options import ModelOptions, model_options
 
 __all__ = ["ModelOptions", "model", "model_options"]
@@ -17,3 +18,6 @@ def model() -> None:
     Example:
       ggmlprobe model compare model.gguf -p "Explain the Pythagorean theorem" --block-width 5
     """
+
+
+model.add_command(compare)

@@ -1,0 +1,259 @@
+"""`ggmlprobe model compare`: every window of a greedy run, token by token and as a block."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import click
+
+from ggmlprobe import plan, report
+from ggmlprobe.cli.fleet import cache_dir
+from ggmlprobe.cli.model.options import ModelOptions, model_options
+from ggmlprobe.cli.options import Names, Range, Setting
+from ggmlprobe.cli.progress import Progress
+from ggmlprobe.cli.run import (
+    INTERRUPTED,
+    RETRIED,
+    command_line,
+    cpu_seconds,
+    state_file,
+)
+from ggmlprobe.errors import NothingRan, UsageError
+from ggmlprobe.journal import Journal
+from ggmlprobe.model.campaign import Campaign, Plan
+from ggmlprobe.model.pooling import NEAR_TIE
+from ggmlprobe.model.prompts import Prompt, chosen
+from ggmlprobe.model.rates import record_of
+from ggmlprobe.model.record import BlockComparison, ModelSettings
+from ggmlprobe.record import SCHEMA_VERSION, Config, Header, Record, collect_environment
+from ggmlprobe.verdict import FINDINGS, Verdict
+from ggmlprobe.worker.model_client import ask
+from ggmlprobe.worker.protocol import Event, ModelRequest, Spec
+from ggmlprobe.worker.supervisor import Worker
+
+N_UBATCH = 512
+PREFIXES = ("prefill", "ar")
+
+
+class Prefixes(Names):
+    """Names of prefixes separated by commas."""
+
+    name = "prefill|ar"
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[str, ...]:
+        """Split, and refuse any other word."""
+        names = tuple(dict.fromkeys(super().convert(value, param, ctx)))
+        for name in names:
+            if name not in PREFIXES:
+                self.fail(f"'{name}' is not one of {', '.join(PREFIXES)}", param, ctx)
+        return names
+
+
+class CompareProgress(Progress):
+    """Comparisons done, and the window that runs now."""
+
+    def step(self, config: Config, prompt: Prompt, event: Event) -> None:
+        """Something begins."""
+        width = f" width {event['width']}" if event["width"] else ""
+        self.what = f"{prompt.name}: {event['phase']}{width}, t={event.get('window', 0)}"
+        self._show()
+
+    def finished(self) -> None:
+        """A comparison is there."""
+        self.done += 1
+        self._show()
+
+
+@click.command()
+@model_options
+@click.option(
+    "--block-width",
+    "widths",
+    type=Range(),
+    default="5",
+    show_default=True,
+    help="Tokens of a block.",
+)
+@click.option(
+    "--prompts",
+    metavar="FILE",
+    help="Prompts, one per line, or a .json list; builtin for 12 short ones.",
+)
+@click.option(
+    "--prefix",
+    "prefixes",
+    type=Prefixes(),
+    default="prefill",
+    show_default=True,
+    help="What writes the prefix: prefill, before every window, or ar, the AR run.",
+)
+@click.option(
+    "--near-tie",
+    type=click.FloatRange(min=0),
+    default=NEAR_TIE,
+    show_default=True,
+    help="Top-2 margin under which a cell is a near-tie.",
+)
+@click.option("--cells", is_flag=True, help="Put every cell into the record.")
+@click.option(
+    "--set-env",
+    "env",
+    type=Setting(),
+    multiple=True,
+    metavar="VAR=A,B",
+    help="Run with each value of a variable; an empty one is unset, always run.",
+)
+@click.option("--retry", is_flag=True, help="With --resume: run CRASH, TIMEOUT and OOM rows again.")
+def compare(
+    options: ModelOptions, widths: Sequence[int], prompts: str | None, prefixes: Sequence[str],
+    near_tie: float, cells: bool, env: Sequence[tuple[str, tuple[str, ...]]], retry: bool,
+) -> None:  # fmt: skip
+    """Compare single and block decode of a greedy run: logits, argmaxes, what flips.
+
+    Window t of n decodes the next W tokens of the run one by one, and as one block, after the
+    same prefix. A cell (t, j) is the logits that predict token t+j.
+
+    \b
+    Example:
+      ggmlprobe model compare model.gguf -p "Explain the Pythagorean theorem" --block-width 5
+    """
+    if retry and options.resume is None:
+        raise UsageError("--retry goes with --resume FILE")
+    if max(widths) > N_UBATCH:
+        raise UsageError(f"--block-width {max(widths)} is more than one graph takes ({N_UBATCH})")
+    text = options.text()
+    wanted = Plan(
+        chosen([text] if text else [], prompts), sorted(widths), list(prefixes), options.n,
+        options.chat_template, near_tie, cells,
+    )  # fmt: skip
+    files = check_exports(options)
+    configs, workers = start(options, env)
+    try:
+        record, journal = run(options, wanted, configs, workers, retry)
+    finally:
+        for worker in workers.values():
+            worker.stop()
+    click.echo(report.FORMATS[options.output](record), nl=False)
+    for kind, path in files.items():
+        report.write(path, report.FORMATS[kind](record), options.force)
+    end(record, journal.path, options.resume is not None)
+
+
+def check_exports(options: ModelOptions) -> dict[str, Path]:
+    """Formats and files asked for; refused before the run rather than after it."""
+    named = {"md": options.export_md, "csv": options.export_csv, "json": options.export_json}
+    files = {kind: path for kind, path in named.items() if path is not None}
+    for path in files.values():
+        report.check(path, options.force)
+    return files
+
+
+def start(
+    options: ModelOptions, env: Sequence[tuple[str, tuple[str, ...]]]
+) -> tuple[list[Config], dict[str, Worker]]:
+    """A child for each environment, and the configs that run in it."""
+    configs: list[Config] = []
+    workers: dict[str, Worker] = {}
+    settings: list[ModelSettings] = []
+    for values in plan.environments(env):
+        worker = Worker(Spec(options.lib, values, cache_dir()), options.timeout)
+        try:
+            ready = worker.ready()
+            settings = settings or model_settings(worker, options)
+            made = plan.configs(
+                ready, options.device, (None,), options.values("threads"),
+                options.threads_batch, values,
+            )  # fmt: skip
+        except BaseException:
+            for each in (worker, *workers.values()):
+                each.stop()
+            raise
+        if workers:
+            worker.stop()
+        for config, model in product(made, settings):
+            configs.append(replace(config, id=f"c{len(configs)}", model=model))
+            workers[configs[-1].id] = worker
+    return configs, workers
+
+
+def model_settings(worker: Worker, options: ModelOptions) -> list[ModelSettings]:
+    """The model with every combination of the settings that are swept."""
+    about: Event = {}
+    for event in ask(worker, ModelRequest("describe", options.spec())):
+        if event["event"] == "model":
+            about = event
+    if not about:
+        raise NothingRan(f"{options.path}: the model could not be described")
+    pairs = [(k, v) for k in options.ctk for v in (options.ctv or (k,))]
+    return [
+        ModelSettings(
+            str(options.path), about["desc"], about["size_bytes"], about["n_vocab"], options.ngl,
+            fa, type_k, type_v, options.extra_bufts, N_UBATCH,
+        )
+        for fa, (type_k, type_v) in product(options.fa, pairs)
+    ]  # fmt: skip
+
+
+def run(
+    options: ModelOptions, wanted: Plan, configs: list[Config], workers: dict[str, Worker],
+    retry: bool,
+) -> tuple[Record, Journal]:  # fmt: skip
+    """Run the plan; each comparison goes to the journal at once. Ctrl-C ends with what there is."""
+    header = Header(SCHEMA_VERSION, command_line(), configs, collect_environment())
+    progress = CompareProgress(wanted.total(len(configs)))
+    rows: list[BlockComparison] = []
+    interrupted = False
+    with Journal.open(
+        options.resume or state_file(), header, resume=options.resume is not None
+    ) as journal:
+        again = RETRIED if retry else ()
+        finished = {row.key: row for row in journal.partial.comparisons if row.verdict not in again}
+        campaign = Campaign(workers, options.spec(), wanted, finished, progress.step)
+        try:
+            for row in campaign.run(configs):
+                if finished.get(row.key) is not row:
+                    journal.append(row)
+                rows.append(row)
+                progress.finished()
+        except KeyboardInterrupt:
+            interrupted = True
+        finally:
+            progress.end()
+    record = record_of(header, in_order(rows, configs, wanted), interrupted)
+    return replace(record, timing=campaign.timing(cpu_seconds())), journal
+
+
+def in_order(
+    rows: Sequence[BlockComparison], configs: Sequence[Config], wanted: Plan
+) -> list[BlockComparison]:
+    """By config, prompt, width and prefix, as the plan has them."""
+    config_place = {config.id: i for i, config in enumerate(configs)}
+    prompt_place = {prompt.name: i for i, prompt in enumerate(wanted.prompts)}
+    prefix_place = {prefix: i for i, prefix in enumerate(wanted.prefixes)}
+    return sorted(
+        rows,
+        key=lambda row: (
+            config_place[row.config], prompt_place[row.prompt], row.width,
+            prefix_place[row.prefix],
+        ),
+    )  # fmt: skip
+
+
+def end(record: Record, journal: Path, resumed: bool) -> None:
+    """Exit with the record's status; a journal nobody asked for goes with a finished run."""
+    if record.interrupted:
+        click.echo(f"interrupted; go on with: --resume {journal}", err=True)
+        sys.exit(INTERRUPTED)
+    if not resumed:
+        journal.unlink(missing_ok=True)
+    if all(row.verdict == Verdict.UNSUPPORTED for row in record.comparisons):
+        why = next((row.detail for row in record.comparisons if row.detail), "no prompts")
+        raise NothingRan(f"0 comparisons ran: {why}")
+    sys.exit(int(any(row.verdict in FINDINGS for row in record.comparisons)))
