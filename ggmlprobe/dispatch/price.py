@@ -11,7 +11,6 @@ from __future__ import annotations
 import math
 import random
 import statistics
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
@@ -26,20 +25,10 @@ DRIFT = 0.03
 
 @dataclass(frozen=True)
 class Estimate:
-    """A time in seconds: its median, and the variance of that median's logarithm."""
+    """A time in seconds, or a ratio: its median, and the variance of that median's logarithm."""
 
     seconds: float
     variance: float
-
-    def __mul__(self, times: int) -> Estimate:
-        """The same thing several times; its error stays the same share."""
-        return Estimate(self.seconds * times, self.variance)
-
-    def __add__(self, other: Estimate) -> Estimate:
-        """One after the other, measured independently."""
-        total = self.seconds + other.seconds
-        squares = self.seconds**2 * self.variance + other.seconds**2 * other.variance
-        return Estimate(total, squares / total**2)
 
 
 @dataclass(frozen=True)
@@ -93,9 +82,22 @@ def paired(a_samples: Sequence[float], b_samples: Sequence[float]) -> tuple[floa
     Raises:
         ValueError: not as many of the one as of the other, or fewer than two.
     """
-    each = median([a / b for a, b in zip(a_samples, b_samples, strict=True)])
-    made = over(each, Estimate(1.0, 0.0))
+    made = against(a_samples, b_samples)
+    if len(a_samples) != len(b_samples):
+        raise ValueError(f"{len(a_samples)} samples have no pairs in {len(b_samples)}")
     return made.ratio, made.low, made.high
+
+
+def against(a_samples: Sequence[float], b_samples: Sequence[float]) -> Ratio:
+    """Time a over time b of things that took turns: `paired`, or `ratio` where one has more."""
+    return over(*_estimates(a_samples, b_samples))
+
+
+def _estimates(a: Sequence[float], b: Sequence[float]) -> tuple[Estimate, Estimate]:
+    """Two estimates whose ratio is that of a and b; of pairs the second one is a plain 1."""
+    if len(a) != len(b):
+        return median(a), median(b)
+    return median([x / y for x, y in zip(a, b, strict=True)]), Estimate(1.0, 0.0)
 
 
 def drift(samples: Sequence[float]) -> float:
@@ -142,17 +144,17 @@ def crossover(
 
     Args:
         a: seconds by width of the arm for narrow widths.
-        b: of the other; widths that only one of them has are left out.
+        b: of the other; widths that only one of them has are left out. Pairs as in `against`.
         seed: of the draws: log medians, normal around those measured with their variance.
 
     Raises:
         ValueError: no width in common.
     """
     widths: list[int | None] = [*sorted(a.keys() & b.keys())]
-    pairs = [(median(a[w]), median(b[w])) for w in widths if w is not None]
+    pairs = [_estimates(b[w], a[w]) for w in widths if w is not None]
     if not pairs:
         raise ValueError("the arms have no width in common")
-    gain = [math.log(y.seconds / x.seconds) for x, y in pairs]
+    gain = [math.log(x.seconds / y.seconds) for x, y in pairs]
     errors = [math.sqrt(x.variance + y.variance) for x, y in pairs]
     draw = random.Random(seed).gauss
     drawn = sorted(
@@ -205,7 +207,7 @@ def price_of_serial(
     """The price of staying in the serial class, for each measured width outside of it.
 
     Args:
-        samples: seconds by width.
+        samples: seconds by width, one a round of all widths in turn.
         groups: width classes; the first holds the serial reference.
 
     Returns:
@@ -213,16 +215,10 @@ def price_of_serial(
         itself was not timed.
     """
     cap = serial_cap(groups)
-    times = {width: median(values) for width, values in samples.items()}
     inside = set(groups[0])
     prices = []
-    for width in sorted(w for w in times if w not in inside and w > cap and cap in times):
-        parts = split(width, cap, [w for w in times if w in inside])
-        if not parts:
-            continue
-        each = [times[w] * count for w, count in Counter(parts).items()]
-        total = each[0]
-        for more in each[1:]:
-            total = total + more
-        prices.append(Price(width, cap, parts, over(total, times[width])))
+    for width in sorted(w for w in samples if w not in inside and w > cap and cap in samples):
+        if parts := split(width, cap, [w for w in samples if w in inside]):
+            whole = [sum(each) for each in zip(*(samples[part] for part in parts), strict=True)]
+            prices.append(Price(width, cap, parts, against(whole, samples[width])))
     return prices

@@ -171,7 +171,7 @@ def _times(block: Block) -> str:
 def _against(block: Block, a: str, b: str, at: Sequence[int] | None = None) -> str:
     first, second = block.samples(a), block.samples(b)
     widths = sorted(first.keys() & second.keys()) if at is None else list(at)
-    made = [price.over(price.median(second[w]), price.median(first[w])) for w in widths]
+    made = [price.against(second[w], first[w]) for w in widths]
     columns = {
         "width": [str(width) for width in widths],
         f"{ascii_line(a)} us": [number(MICRO * price.median(first[w]).seconds) for w in widths],

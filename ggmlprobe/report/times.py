@@ -24,7 +24,7 @@ def time_cells(record: Record) -> dict[str, Cell]:
         return number(time.median_seconds / row.width / one.median_seconds) if one else NONE
 
     return {
-        "us/token": _cell(lambda t, row: number(MICRO * t.median_seconds / row.width)),
+        "us/token": _cell(lambda t, row: plain(MICRO * t.median_seconds / row.width)),
         "+/-%": _cell(
             lambda t, _: number(50 * (t.high_seconds - t.low_seconds) / t.median_seconds)
         ),
@@ -36,6 +36,11 @@ def time_cells(record: Record) -> dict[str, Cell]:
 
 def _cell(text: Callable[[TimeStats, Result], str]) -> Cell:
     return lambda row: text(row.time, row) if row.time else NONE
+
+
+def plain(value: float) -> str:
+    """Three significant digits without an exponent, as far as a million."""
+    return f"{float(f'{value:.3g}'):g}"
 
 
 def interval(ratio: Ratio) -> str:

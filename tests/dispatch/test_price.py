@@ -9,7 +9,8 @@ from collections.abc import Callable
 import pytest
 
 from ggmlprobe.dispatch.price import (
-    Estimate,
+    Ratio,
+    against,
     crossover,
     drift,
     drifts,
@@ -90,7 +91,7 @@ def test_pairs_cancel_what_slows_both(noisy: Noisy) -> None:
 
 
 def test_pairs_have_two_sides() -> None:
-    with pytest.raises(ValueError, match="zip"):
+    with pytest.raises(ValueError, match="3 samples have no pairs in 2"):
         paired([1.0, 2.0, 3.0], [1.0, 2.0])
 
 
@@ -130,6 +131,16 @@ def test_an_arm_that_always_wins(noisy: Noisy) -> None:
     never, always = crossover(fast, slow), crossover(slow, fast)
     assert (never.width, never.low, never.high) == (None, None, None)
     assert (always.width, always.low, always.high) == (1, 1, 1)
+
+
+def test_load_on_both_arms_moves_no_crossover(noisy: Noisy) -> None:
+    load = [1.0, 5.0, 2.0] * 5
+    a, b = (
+        {w: [x * y for x, y in zip(noisy(f(w)), load, strict=True)] for w in range(1, 13)}
+        for f in (float, lambda w: 5.5)
+    )
+    found = crossover(a, b)
+    assert (found.width, found.low, found.high) == (6, 6, 6)
 
 
 def test_crossovers_are_of_the_widths_both_have(noisy: Noisy) -> None:
@@ -175,11 +186,21 @@ def test_a_batch_is_split_into_the_fewest_parts(
     assert len(parts) == -(-width // cap)
 
 
-def test_parts_add_up_with_their_errors() -> None:
-    total = Estimate(1.0, 0.04) * 2 + Estimate(2.0, 0.01)
-    assert total.seconds == 4.0
-    # the same part twice errs the same way twice: (2 * 0.2)^2 + (2 * 0.1)^2 over 4^2
-    assert total.variance == pytest.approx((0.16 + 0.04) / 16)
+def test_the_price_is_taken_round_by_round(noisy: Noisy) -> None:
+    load = [1.0, 4.0] * 8
+    samples = {
+        w: [x * y for x, y in zip(noisy(seconds, 16), load, strict=True)]
+        for w, seconds in ((1, 1.0), (2, 1.6), (3, 2.0))
+    }
+    (price,) = price_of_serial(samples, [[1, 2], [3]])
+    assert 1.25 < price.ratio.low < 1.3 < price.ratio.high < 1.35
+
+
+def test_what_has_no_pairs_is_compared_by_medians() -> None:
+    a, b = [2.0, 2.2, 2.4], [1.0, 1.1]
+    made = against(a, b)
+    assert (made.ratio, made.low, made.high) == ratio(a, b)
+    assert against(a, a) == Ratio(1.0, 1.0, 1.0)
 
 
 def test_the_price_of_the_serial_class(noisy: Noisy) -> None:

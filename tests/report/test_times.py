@@ -29,6 +29,7 @@ def stats(seconds: float, **changes: Any) -> TimeStats:
 @pytest.fixture
 def timed(result: Make, record: Callable[..., Record]) -> Record:
     rows = [result(w, [0] if w > 4 else [], time=stats(s)) for w, s in SECONDS.items()]
+    rows[2] = result(5, [0], time=stats(SECONDS[5], samples=stats(SECONDS[5]).samples[::-1]))
     return record(rows, classes=[CaseClasses(rows[0].case, "c0", [[1, 4], [5]], True)])
 
 
