@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any
 
 from ggmlprobe.dispatch import cpu_arms, cuda_arms
-from ggmlprobe.dispatch.bindings import read_bindings, require_replaceable
+from ggmlprobe.dispatch.bindings import read_bindings, require_exported, require_replaceable
 from ggmlprobe.errors import UsageError
 
 Limit = Callable[[Any, int], str | None]
@@ -50,7 +50,8 @@ class Arm:
             Empty where the proof compares with the library's own choice.
         limit: why a width of a case cannot be served.
         interposers: libraries of native/ that take the place of functions.
-        symbols: the functions they replace or call, which the library must export and look up.
+        symbols: the functions they replace, which the library must export and look up.
+        uses: functions they call besides, which it must export.
         env: for the child; None takes a variable away. buft: buffer type of the weights.
         columns: most columns a call may have, for a split.
         instance: the function that serves a case, where not every library has it.
@@ -63,6 +64,7 @@ class Arm:
     limit: Limit
     interposers: tuple[str, ...] = ()
     symbols: tuple[str, ...] = ()
+    uses: tuple[str, ...] = ()
     env: Mapping[str, str | None] = field(default_factory=dict)
     buft: str | None = None
     columns: int | None = None
@@ -92,6 +94,8 @@ class Arm:
         """
         for symbol in self.symbols:
             require_replaceable(symbol, files)
+        for symbol in self.uses:
+            require_exported(symbol, files)
 
     def child_env(self) -> dict[str, str | None]:
         """The environment of the arm's child."""
@@ -111,8 +115,9 @@ def _cuda(
     env = {"GGML_CUDA_DISABLE_GRAPHS": "1"}
     families = frozenset({family or name})
     return Arm(
-        name, about, tuple(ops), families, limit, ("interpose_cuda",), tuple(symbols), env, **more
-    )
+        name, about, tuple(ops), families, limit, ("interpose_cuda",), tuple(symbols), env=env,
+        **more,
+    )  # fmt: skip
 
 
 PRODUCTS = ("mul_mat", "mul_mat_id")
@@ -127,8 +132,8 @@ CUDA_ARMS = (
           [_MMVQ, _MMQ, _MMVF, _MMF]),
     _cuda("mmid", "MUL_MAT_ID by MMQ at every width", cuda_arms.mmq, [_MMID, _MMQ],
           ("mul_mat_id",), "mmq"),
-    _cuda("tile", "the attention tile kernel", cuda_arms.tile, [_ATTENTION, _TILE],
-          ("flash_attn",)),
+    _cuda("tile", "the attention tile kernel", cuda_arms.tile, [_ATTENTION],
+          ("flash_attn",), uses=(_TILE,)),
     _cuda("vec", "the attention vec kernel", cuda_arms.vec, [_ATTENTION], ("flash_attn",),
           instance=cuda_arms.vec_instance),
 )  # fmt: skip
@@ -136,7 +141,7 @@ CUDA_ARMS = (
 CPU_ARMS = (
     Arm("vec_dot", "ggml's dot products: llamafile_sgemm and the tiled product off", PRODUCTS,
         frozenset({"vec_dot"}), cpu_arms.anything, ("interpose_sgemm",), ("llamafile_sgemm",),
-        NO_TILED),
+        env=NO_TILED),
     Arm("sgemm", "llamafile_sgemm, the tiled product off", ("mul_mat",), frozenset({"sgemm"}),
         cpu_arms.sgemm, env=NO_TILED),
     Arm("tiled", "the tiled product at every width", PRODUCTS, frozenset({"tiled"}),
@@ -145,7 +150,7 @@ CPU_ARMS = (
         cpu_arms.anything, env=NO_TILED),
     Arm("generic", "portable dot products instead of this processor's", PRODUCTS,
         frozenset({"generic"}), cpu_arms.generic, ("interpose_sgemm", "interpose_vec_dot"),
-        ("llamafile_sgemm",), NO_TILED, instance=cpu_arms.generic_instance),
+        ("llamafile_sgemm",), env=NO_TILED, instance=cpu_arms.generic_instance),
     Arm("repack", "weights in the buffer type CPU_REPACK", PRODUCTS, frozenset({"repack"}),
         cpu_arms.repack, buft="CPU_REPACK"),
 )  # fmt: skip

@@ -100,34 +100,43 @@ def base_name(symbol: str) -> str:
     return match[2][: int(match[1])] if match else symbol
 
 
-def require_replaceable(symbol: str, files: Sequence[str]) -> None:
-    """Refuse a function whose place no other library can take.
+def require_exported(symbol: str, files: Sequence[str]) -> None:
+    """Refuse a function that another library cannot call.
 
     Args:
         symbol: its mangled name.
         files: the library's files that are loaded.
 
     Raises:
-        SymbolMissing: one line with the symbol: another signature, static or hidden, or called
-            without a lookup.
+        SymbolMissing: one line with the symbol: another signature, static or hidden.
     """
-    read = [read_bindings(path) for path in files]
-    name = base_name(symbol)
-    if not any(symbol in each.exported for each in read):
-        others = sorted(
-            other for each in read for other in each.exported if _same_function(other, symbol)
-        )
-        if others:
-            raise SymbolMissing(
-                f"this version's signature of {name} differs: it has {others[0]} and the arm "
-                f"needs {symbol}; leave the arm out"
-            )
-        where = ", ".join(Path(path).name for path in files)
+    names = [name for path in files for name in read_bindings(path).exported]
+    if symbol in names:
+        return
+    others = sorted(name for name in names if _same_function(name, symbol))
+    if others:
         raise SymbolMissing(
-            f"{where} does not export {symbol} (static or hidden), so nothing can take its "
-            "place: give a build with shared libraries, or leave the arm out"
+            f"this version's signature of {base_name(symbol)} differs: it has {others[0]} and "
+            f"the arm needs {symbol}; leave the arm out"
         )
-    if not any(symbol in each.looked_up for each in read):
+    where = ", ".join(Path(path).name for path in files)
+    raise SymbolMissing(
+        f"{where} does not export {symbol} (static or hidden), so nothing can take its "
+        "place: give a build with shared libraries, or leave the arm out"
+    )
+
+
+def require_replaceable(symbol: str, files: Sequence[str]) -> None:
+    """Refuse a function whose place no other library can take.
+
+    Args:
+        symbol, files: see `require_exported`.
+
+    Raises:
+        SymbolMissing: as `require_exported`, or it is called without a lookup.
+    """
+    require_exported(symbol, files)
+    if not any(symbol in read_bindings(path).looked_up for path in files):
         raise SymbolMissing(
             f"{symbol} is called without being looked up (inlined, or linked -Bsymbolic), so "
             "nothing can take its place: give another build, or leave the arm out"

@@ -39,3 +39,46 @@ def sampler_built(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 def burn(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return tests/c/burn.c as a library."""
     return compiled(ROOT / "tests" / "c" / "burn.c", tmp_path_factory.mktemp("burn") / "burn.so")
+
+
+INTERPOSERS = {
+    "cuda": "interpose_cuda.cpp", "sgemm": "interpose_sgemm.c",
+    "vec_dot": "interpose_vec_dot.c", "mul_mat": "interpose_mul_mat.c",
+}  # fmt: skip
+
+
+def compiled_cpp(source: Path, target: Path, *flags: str) -> Path:
+    """Compile one C++ file to a shared library."""
+    common = ["-std=c++17", "-O1", "-Wall", "-Wextra", "-Werror"]
+    command = ["c++", *common, *flags, "-shared", "-fPIC", str(source), "-o", str(target)]
+    subprocess.run(command, check=True)
+    return target
+
+
+@pytest.fixture(scope="session")
+def interposers(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """Return the interposing libraries by name, built from native/ as it is now."""
+    folder = tmp_path_factory.mktemp("interposers")
+    made = {}
+    for name, source in INTERPOSERS.items():
+        target = folder / f"libggmlprobe_interpose_{name}.so"
+        build = compiled_cpp if source.endswith("cpp") else compiled
+        made[name] = build(ROOT / "native" / source, target)
+    return made
+
+
+@pytest.fixture(scope="session")
+def standins(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """Return tests/c/standin_cuda.cpp linked in several ways."""
+    folder = tmp_path_factory.mktemp("standin")
+    ways = {
+        "stock": [],
+        "hidden": ["-fvisibility=hidden"],
+        "symbolic": ["-Wl,-Bsymbolic"],
+        "other": ["-DOTHER_SIGNATURE"],
+    }
+    source = ROOT / "tests" / "c" / "standin_cuda.cpp"
+    return {
+        name: compiled_cpp(source, folder / f"libggml-cuda-{name}.so", *flags)
+        for name, flags in ways.items()
+    }
