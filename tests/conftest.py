@@ -184,6 +184,8 @@ def model_compare(
         pytest.skip(f"{directory} has no libllama.so to link with")
     program = tmp_path_factory.mktemp("c") / "model_compare"
     flags = ["-std=c11", "-O1", "-Wall", "-Wextra", "-Werror", f"-I{llama_h.parent}"]
+    # a checkout has ggml's headers in a folder of their own
+    flags.append(f"-I{llama_h.parents[1] / 'ggml' / 'include'}")
     link = [f"-L{directory}", "-lllama", "-lggml", "-lggml-base", f"-Wl,-rpath,{directory}"]
     subprocess.run(["cc", *flags, str(MODEL_COMPARE), "-o", str(program), *link], check=True)
 
