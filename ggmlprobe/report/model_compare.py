@@ -5,14 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from ggmlprobe.model.pooling import SEVERITY_LIMITS, add_bins, interval, pooled
-from ggmlprobe.model.record import BlockComparison, Flip, MarginBin, PairStats, Rate
+from ggmlprobe.model.record import (
+    BlockComparison,
+    MarginBin,
+    OffsetCount,
+    PairStats,
+    Rate,
+)
 from ggmlprobe.record import Config, Record
 from ggmlprobe.report.footer import device_line, library_line, machine_line
+from ggmlprobe.report.model_flips import flip_lines
 from ggmlprobe.report.rows import CONFIG_COLUMNS, configs_by_id, varying_config_columns
 from ggmlprobe.report.table import command_line, pipe_table
 from ggmlprobe.report.text import NONE, ascii_line, number
 
-FLIPS_SHOWN = 20
 SMALL = 5e-7
 
 Cell = Callable[[BlockComparison], str]
@@ -27,6 +33,7 @@ def table(record: Record) -> str:
         pipe_table({name: list(map(cell, record.comparisons)) for name, cell in varying.items()}),
         pairs_table(record.pairs),
         rates_table(record.rates),
+        offsets_table(record.comparisons),
         margins_table(record.comparisons),
         "\n".join(flip_lines(record)),
         "\n".join([*notes(record), *severity_line(record), *check_lines(record), *drift(record)]),
@@ -176,36 +183,28 @@ def margin_range(each: MarginBin) -> str:
     return f">= {each.low:g}" if each.high is None else f"{each.low:g} to {each.high:g}"
 
 
-def flip_lines(record: Record) -> list[str]:
-    """A line for each flip, as far as they fit."""
-    several = len(record.comparisons) > 1
-    lines = [flip_line(flip, several) for flip in record.flip_list[:FLIPS_SHOWN]]
-    more = len(record.flip_list) - FLIPS_SHOWN
-    return [*lines, f"- and {more} more flips"] if more > 0 else lines
-
-
-def flip_line(flip: Flip, several: bool) -> str:
-    """Where, both argmaxes with their logits, the AR token on both paths."""
-    of = f" {flip.config} {flip.prompt} width {flip.width} {flip.prefix}" if several else ""
-    single = token(flip.single_token, flip.single_piece)
-    block = token(flip.block_token, flip.block_piece)
-    delta = (flip.l_single or 0.0) - (flip.l_block or 0.0)
-    line = (
-        f"- FLIP pos={flip.position} (window t={flip.window}, block offset j={flip.offset})"
-        f"{ascii_line(of)}: single argmax={single} l={flip.single_logit:.4f}, "
-        f"block argmax={block} l={flip.block_logit:.4f}; "
-        f"AR token={token(flip.ar_token, flip.ar_piece)} l_ar={flip.l_ar:.4f} "
-        f"l_s={flip.l_single:.4f} l_b={flip.l_block:.4f} dlogit={delta:+.4f}; "
-        f"margin {number(flip.margin_single)} -> {number(flip.margin_block)}"
+def offsets_table(rows: Sequence[BlockComparison]) -> str:
+    """Cells of full windows by their offset in the block; nothing where no bit differs."""
+    if not any(row.cells_differing for row in rows):
+        return ""
+    groups: dict[int, list[OffsetCount]] = {}
+    for count in (count for row in rows for count in row.by_offset):
+        groups.setdefault(count.offset, []).append(count)
+    there = sorted(groups.items())
+    cells = [sum(count.cells for count in group) for _, group in there]
+    differing = [sum(count.cells_differing for count in group) for _, group in there]
+    flips = [sum(count.flips for count in group) for _, group in there]
+    return pipe_table(
+        {
+            "offset j": [str(offset) for offset, _ in there],
+            "cells": list(map(str, cells)),
+            "differing": [share(*pair) for pair in zip(differing, cells, strict=True)],
+            "flips": list(map(str, flips)),
+            "flip rate": [
+                with_interval(*interval(*pair)) for pair in zip(flips, cells, strict=True)
+            ],
+        }
     )
-    note = "single path deviates from the AR trajectory too: prefill-vs-incremental drift"
-    return f"{line}; {note}" if flip.off_trajectory else line
-
-
-def token(which: int, piece: str) -> str:
-    """A token with its text, in ASCII, as code."""
-    text = f"{which}({piece!a})"
-    return f"`` {text} ``" if "`" in text else f"`{text}`"
 
 
 def notes(record: Record) -> list[str]:
