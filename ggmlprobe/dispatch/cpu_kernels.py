@@ -19,7 +19,7 @@ WANTED = 400
 ENOUGH = 100
 SECONDS = 3.0
 """A width that has `ENOUGH` is not repeated for longer."""
-LONGEST_SECONDS = 15.0
+LONGEST_SECONDS = 8.0
 """Nor is any other: threads that wait for each other on a busy machine hardly work."""
 # Threads wait here for others, as in libgomp: no work, and as long as the slowest thread takes.
 WAITING = ("ggml_barrier", "ggml_graph_compute_poll_for_work", "ggml_graph_compute_check_for_work")
@@ -116,7 +116,7 @@ def described(seen: Tally, threads: int) -> dict[str, Any]:
 def _notes(seen: Tally, threads: int) -> Iterable[str]:
     """What is uncertain about a tally."""
     if seen.kept < ENOUGH:
-        yield f"{seen.kept} samples in the library"
+        yield f"fewer than {ENOUGH} samples in the library"
     if len(seen.threads) < threads and seen.kept:
         yield f"{len(seen.threads)} of {threads} threads seen in the library"
     if seen.late:

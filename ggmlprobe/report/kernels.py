@@ -109,6 +109,6 @@ def kernel_lines(record: Record) -> list[str]:
         )
     notes: dict[str, list[int]] = {}
     for row in record.results:
-        if row.kernels_note:
-            notes.setdefault(ascii_line(row.kernels_note), []).append(row.width)
+        for note in filter(None, (row.kernels_note or "").split("; ")):
+            notes.setdefault(ascii_line(note), []).append(row.width)
     return lines + [f"- kernels at width {ranges(at)}: {note}" for note, at in notes.items()]

@@ -94,6 +94,14 @@ def test_disagreements(
     assert other_kernels_same_bits(dispatch, groups) == same_bits
 
 
+def test_width_joins_a_class_only_if_it_is_like_every_member() -> None:
+    between = sampled(main=0.95, rest=0.05)
+    without, with_ = sampled(main=1.0), sampled(main=0.8, rest=0.2)
+    assert served_alike(between, without)
+    assert served_alike(between, with_)
+    assert dispatch_classes({1: between, 2: without, 3: with_}) == [[1, 2], [3]]
+
+
 def test_every_width_with_kernels_is_in_one_class() -> None:
     kernels: Mapping[int, list[Kernel]] = {
         width: sampled(**{f"k{width % 3}": 0.6, f"h{width % 2}": 0.4}) for width in range(1, 20)

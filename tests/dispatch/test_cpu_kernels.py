@@ -32,19 +32,22 @@ PLACED: Any = Places()
 
 
 class Source:
-    """Stands for the sampler: some samples for each evaluation."""
+    """Stands for the sampler: some samples for each evaluation, kept until they are taken."""
 
     def __init__(self, each: int) -> None:
         self.each, self.computes, self.late, self.lost = each, 0, 0, 0
+        self.waiting: list[tuple[int, int]] = []
 
     @contextmanager
     def armed(self) -> Iterator[None]:
         yield
 
     def take(self) -> list[tuple[int, int]]:
-        return [(1, 7)] * self.each
+        waiting, self.waiting = self.waiting, []
+        return waiting
 
     def evaluate(self) -> None:
+        self.waiting += [(1, 7)] * self.each
         self.computes += 1
 
 
@@ -67,12 +70,12 @@ def test_library_counts_and_waiting_and_others_are_dropped() -> None:
     ("seen", "note"),
     [
         (Tally(Counter(f=ENOUGH), threads={1, 2}), None),
-        (Tally(Counter(f=ENOUGH - 1), threads={1, 2}), "99 samples in the library"),
+        (Tally(Counter(f=ENOUGH - 1), threads={1, 2}), "fewer than 100 samples in the library"),
         (Tally(Counter(f=ENOUGH), threads={1}), "1 of 2 threads seen in the library"),
         (Tally(Counter(f=ENOUGH), threads={1, 2}, late=3),
          "3 threads came too late to be sampled"),
         (Tally(Counter(f=ENOUGH), threads={1, 2}, lost=5), "5 samples lost"),
-        (Tally(), "0 samples in the library"),
+        (Tally(), "fewer than 100 samples in the library"),
     ],
 )  # fmt: skip
 def test_notes(seen: Tally, note: str | None) -> None:

@@ -77,11 +77,14 @@ def test_whole_table(sampled: Record) -> None:
 
 def test_lines_tell_samples_drops_and_notes(sampled: Record) -> None:
     first, *rest = sampled.results
-    noted = replace(first, kernels_note="12 samples in the library")
-    lines = kernel_lines(replace(sampled, results=[noted, *rest]))
+    noted = [
+        replace(first, kernels_note="few; late"),
+        *(replace(r, kernels_note="late") for r in rest),
+    ]
+    lines = kernel_lines(replace(sampled, results=noted))
     assert "share of 400 samples" in lines[0]
     assert "libgomp.so.1 20%" in lines[0]
-    assert lines[1] == f"- kernels at width {first.width}: 12 samples in the library"
+    assert lines[1:] == ["- kernels at width 1: few", "- kernels at width 1,4: late"]
 
 
 def classes(groups: list[list[int]], dispatch: list[list[int]]) -> CaseClasses:
