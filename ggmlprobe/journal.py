@@ -12,7 +12,7 @@ import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from ggmlprobe.errors import FileExists, RecordError, UsageError
 from ggmlprobe.record import (
@@ -33,6 +33,7 @@ from ggmlprobe.resume import match_configs
 __all__ = ["Header", "Journal", "Partial", "read"]
 
 Entry = Result | CaseClasses | BlockComparison
+T = TypeVar("T", bound=Result | CaseClasses | BlockComparison)
 KINDS: Mapping[str, type[Entry]] = {
     "result": Result, "classes": CaseClasses, "comparison": BlockComparison,
 }  # fmt: skip
@@ -206,7 +207,7 @@ class Journal:
         Raises:
             UsageError: the disk is full or the like.
         """
-        row = replace(row, config=self._ids.get(row.config, row.config))
+        row = _in_config(row, self._ids.get(row.config, row.config))
         kind = next(kind for kind, cls in KINDS.items() if isinstance(row, cls))
         self._write({kind: to_dict(row)})
 
@@ -260,14 +261,16 @@ def _translate(partial: Partial, header: Header, ids: Mapping[str, str]) -> Part
     back = {old: new for new, old in ids.items()}
     return Partial(
         header,
-        [replace(row, config=back[row.config]) for row in partial.results],
-        [replace(row, config=back[row.config]) for row in partial.classes],
-        [_compared_in(row, back[row.config]) for row in partial.comparisons],
+        [_in_config(row, back[row.config]) for row in partial.results],
+        [_in_config(row, back[row.config]) for row in partial.classes],
+        [_in_config(row, back[row.config]) for row in partial.comparisons],
         partial.size,
     )
 
 
-def _compared_in(row: BlockComparison, config: str) -> BlockComparison:
-    """The comparison with another config id, in its flips too."""
-    flips = [replace(flip, config=config) for flip in row.flip_list]
-    return replace(row, config=config, flip_list=flips)
+def _in_config(row: T, config: str) -> T:
+    """The row with another config id, in the flips of a comparison too."""
+    if isinstance(row, BlockComparison):
+        flips = [replace(flip, config=config) for flip in row.flip_list]
+        return replace(row, config=config, flip_list=flips)
+    return replace(row, config=config)

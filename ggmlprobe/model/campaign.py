@@ -50,6 +50,13 @@ class Plan:
         blank = self.blank(config, prompt)
         return [replace(blank, width=w, prefix=p) for w in self.widths for p in self.prefixes]
 
+    def settles(self, row: BlockComparison | None) -> bool:
+        """Whether a comparison of an earlier run is what this plan would make."""
+        if row is None or not row.cells:
+            return row is not None
+        kept = row.cell_values is not None or not self.cells
+        return row.near_tie == self.near_tie and kept
+
     def total(self, configs: int) -> int:
         """Comparisons in all."""
         return configs * len(self.prompts) * len(self.widths) * len(self.prefixes)
@@ -99,7 +106,8 @@ class Campaign:
     def _prompt(self, config: Config, prompt: Prompt) -> Iterator[BlockComparison]:
         rows = {(row.width, row.prefix): row for row in self.plan.rows(config, prompt)}
         # a width's prefixes are compared with each other, so they run together
-        missing = {row.width for row in rows.values() if row.key not in self.finished}
+        settled = self.plan.settles
+        missing = {r.width for r in rows.values() if not settled(self.finished.get(r.key))}
         yield from (self.finished[row.key] for row in rows.values() if row.width not in missing)
         todo = [place for place in rows if place[0] in missing]
         while todo:

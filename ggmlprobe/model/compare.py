@@ -120,14 +120,17 @@ def ar_run(
     job: Job, single: Decoder, state: Rollback | SavedState | None, begin: Begin
 ) -> tuple[Run, float]:
     """The AR run and its seconds; all rows are kept where prefix ar needs them."""
-    began = time.perf_counter()
-    begin("ar", 0, None)
     n = job.blank.n
-    if state is None:
-        widest = max(width for width, _ in job.todo)
-        run = greedy(single, job.prompt, n, keep=widest)
-    else:
-        run = greedy(single, job.prompt, n, before=state.before(n))
+    save = state.before(n) if state else lambda step: None
+    keep = None if state else max(width for width, _ in job.todo)
+
+    def before(step: int) -> None:
+        begin("ar", step, None)
+        save(step)
+
+    began = time.perf_counter()
+    begin("prefill", 0, None)
+    run = greedy(single, job.prompt, n, keep, before)
     return run, time.perf_counter() - began
 
 

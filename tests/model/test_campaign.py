@@ -141,6 +141,18 @@ def test_another_text_under_the_same_name_is_another_row() -> None:
     assert [text for text, _ in worker.asked] == ["other"]
 
 
+@pytest.mark.parametrize("changed", [{"near_tie": 0.5}, {"cells": True}])
+def test_rows_with_other_statistics_are_made_again(changed: dict[str, Any]) -> None:
+    finished = {row.key: row for row in run(FakeWorker(), plan())}
+    worker = FakeWorker()
+    run(worker, replace(plan(), **changed), finished=finished)
+    assert len(worker.asked) == 2
+    dead = {row.key: row for row in run(FakeWorker(die_at=("ar", None)), plan())}
+    worker = FakeWorker()
+    run(worker, replace(plan(), **changed), finished=dead)
+    assert worker.asked == []
+
+
 def test_both_prefixes_of_a_width_run_together() -> None:
     wanted = plan(prefixes=["prefill", "ar"])
     rows = run(FakeWorker(), wanted)

@@ -297,6 +297,7 @@ def test_begin_names_what_runs() -> None:
     job = Job(replace(BLANK, n=2), PROMPT, [(3, "prefill")], True, lambda token: b"")
     list(compare(job, model, model, lambda *what: seen.append(what)))
     assert seen == [
-        ("ar", 0, None), ("single", 0, None), ("block", 0, 3), ("block", 0, 3),
+        ("prefill", 0, None), ("ar", 0, None), ("ar", 1, None),
+        ("single", 0, None), ("block", 0, 3), ("block", 0, 3),
         ("single", 1, None), ("block", 1, 3),
     ]  # fmt: skip
