@@ -191,6 +191,8 @@ def _runs(bisection: Bisection) -> list[str]:
     lines = [count]
     if bisection.assumed:
         against = "; the period above speaks against it" if bisection.periods else ""
+        if not bisection.transitive:
+            against += "; classes that are not transitive depend on which values were run"
         lines.append(
             "assumed: no change between two successive probed values of one class, at "
             f"{_pairs(bisection.assumed)}{against} (--exhaustive runs them)"
