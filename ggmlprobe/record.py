@@ -14,6 +14,7 @@ from typing import Any
 from ggmlprobe.codec import dumps, field_table, from_dict, json_schema, parse, to_dict
 from ggmlprobe.environment import Environment, collect_environment
 from ggmlprobe.errors import RecordError
+from ggmlprobe.model.located import LOCATE_DATACLASSES, Location
 from ggmlprobe.model.record import (
     MODEL_DATACLASSES,
     BlockComparison,
@@ -36,6 +37,7 @@ __all__ = [
     "Header",
     "Kernel",
     "LibraryInfo",
+    "Location",
     "Record",
     "Result",
     "Row",
@@ -470,6 +472,9 @@ class Record(Header):
     rates: list[Rate] = field(
         default_factory=list, metadata={"doc": "Rates per value of each axis, hardest first."}
     )
+    locations: list[Location] = field(
+        default_factory=list, metadata={"doc": "Of `model locate`: one per config and width."}
+    )
     timing: Timing | None = field(default=None, metadata={"doc": "What the run cost."})
     interrupted: bool = field(
         default=False, metadata={"doc": "The run was stopped before its last row."}
@@ -491,6 +496,7 @@ DATACLASSES: tuple[type, ...] = (
     Bisection,
     Slowdown,
     *MODEL_DATACLASSES,
+    *LOCATE_DATACLASSES,
     Timing,
 )
 """In the order of docs/record.md."""
@@ -517,7 +523,7 @@ def check_schema(data: Any) -> None:
         )
 
 
-Row = Result | CaseClasses | AxisRun | Bisection | BlockComparison
+Row = Result | CaseClasses | AxisRun | Bisection | BlockComparison | Location
 """What a run hands out as it goes on."""
 
 
@@ -550,7 +556,7 @@ def loads(text: str) -> Record:
     check_schema(data)
     record = from_dict(Record, data)
     rows: dict[str, Row] = {}
-    for name in ("results", "classes", "runs", "bisections", "comparisons"):
+    for name in ("results", "classes", "runs", "bisections", "comparisons", "locations"):
         rows.update({f"{name}[{i}]": row for i, row in enumerate(getattr(record, name))})
     check_references(record.configs, rows)
     return record

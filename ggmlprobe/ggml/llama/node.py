@@ -47,7 +47,8 @@ def _ffi() -> Any:
     return made
 
 
-def _seen(ptr: Any) -> Any:
+def layout_of(ptr: Any) -> Any:
+    """Return a ggml_tensor pointer as a struct; prove_layout() comes first."""
     return _ffi().cast("struct ggmlprobe_tensor *", ptr)
 
 
@@ -65,7 +66,7 @@ def prove_layout(lib: Library) -> None:
         product = context.op("mul_mat", a, b)
         scaled = context.op("scale", b, 0.5)
         view = context.view_4d(b, (32, 2, 1, 1), (256, 512, 512), 128)
-        t, p, s, v = (_seen(tensor.ptr) for tensor in (a, product, scaled, view))
+        t, p, s, v = (layout_of(tensor.ptr) for tensor in (a, product, scaled, view))
         right = [
             t.type == lib.types["f16"].id and p.type == lib.types["f32"].id,
             t.buffer == ffi.NULL and t.data == ffi.NULL and t.view_src == ffi.NULL,
@@ -101,12 +102,22 @@ class Node:
     def __init__(self, lib: Library, ptr: Any) -> None:
         """Wrap a tensor; prove_layout() comes first."""
         self._lib, self.ptr = lib, ptr
-        self._t = _seen(ptr)
+        self._t = layout_of(ptr)
         self.name = lib.text(self._t.name)
         self.op = lib.text(lib.c.ggml_op_name(self._t.op))
         self.type = lib.text(lib.c.ggml_type_name(self._t.type))
         self.ne: tuple[int, ...] = tuple(self._t.ne)
         self.nb: tuple[int, ...] = tuple(self._t.nb)
+
+    @property
+    def address(self) -> int:
+        """Where the tensor itself lies; the same tensor has the same."""
+        return int(_ffi().cast("uintptr_t", self.ptr))
+
+    @property
+    def op_id(self) -> int:
+        """Its op's number in this library."""
+        return int(self._t.op)
 
     @property
     def op_desc(self) -> str:
@@ -141,7 +152,7 @@ class Node:
         """Name of the buffer type its memory is in, "" if it has none."""
         owner = self._t.buffer
         if owner == _ffi().NULL and self._t.view_src != _ffi().NULL:
-            owner = _seen(self._t.view_src).buffer
+            owner = layout_of(self._t.view_src).buffer
         return self._lib.text(self._lib.c.ggml_backend_buffer_name(owner)) if owner else ""
 
     @property
