@@ -118,7 +118,7 @@ def test_a_state_that_is_none(smol: Model, context: NewContext, cut: int) -> Non
 
 
 def test_a_window_that_is_gone_cannot_be_rolled_back(gemma: Model, context: NewContext) -> None:
-    settings = {"n_ctx": 1024, "n_batch": 256, "n_ubatch": 256, "threads_batch": 2}
+    settings = {"n_ctx": 1024, "n_batch": 256, "n_ubatch": 256}
     ctx = context(gemma, **settings)
     whole = context(gemma, **settings, swa_full=True)
     tokens = [7 + i % 100 for i in range(1024)]

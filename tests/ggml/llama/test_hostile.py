@@ -193,14 +193,14 @@ def test_random_bytes(lab: Lab) -> None:
     spots = [*lab.places.values.values(), *lab.places.lengths]
     spots += [at for each in lab.places.tensors.values() for at in each]
     refused = 0
-    for _ in range(40):
+    for _ in range(25):
         header = bytearray(lab.header)
         for at in dice.sample(spots, dice.choice([1, 1, 4])):
             header[at + dice.randrange(4)] = dice.choice(
                 [0, 1, 0x7F, 0x80, 0xFF, dice.randrange(256)]
             )
         refused += lab.verdict(bytes(header)) is not None
-    assert refused > 10
+    assert refused > 6
 
 
 def test_the_child_goes_on_after_a_refusal(lab: Lab, smollm2: Path) -> None:
