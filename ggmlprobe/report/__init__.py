@@ -16,8 +16,8 @@ Render = Callable[[Record], str]
 
 
 def _either(results: Render, comparisons: Render) -> Render:
-    """Renders a record by what it holds."""
-    return lambda record: (comparisons if record.comparisons else results)(record)
+    """Renders a record by what it holds: only `model compare` counts cells."""
+    return lambda record: (results if record.cells is None else comparisons)(record)
 
 
 FORMATS: Mapping[str, Render] = {

@@ -5,7 +5,10 @@ from __future__ import annotations
 import csv
 import io
 import json
+import signal
 import subprocess
+import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -15,6 +18,11 @@ import pytest
 from ggmlprobe import record
 
 Cli = Callable[..., subprocess.CompletedProcess[str]]
+# a shell that starts jobs in the background has them ignore it
+DEFAULT_SIGINT = (
+    "import signal, runpy; signal.signal(signal.SIGINT, signal.default_int_handler);"
+    "runpy.run_module('ggmlprobe', run_name='__main__')"
+)
 SMALL = ("-n", "3", "--block-width", "2", "--threads", "1", "--no-extra-bufts")
 
 
@@ -82,6 +90,33 @@ def test_resume_keeps_finished_comparisons(model_cli: Cli, tmp_path: Path) -> No
     other = model_cli("-p", "Hello", "--resume", journal, "--fa", "on")
     assert other.returncode == 2
     assert "model.fa" in other.stderr
+
+
+def test_an_interrupted_run_goes_on(
+    cli_env: dict[str, str], model_cli: Cli, smollm2: Path, llama_h: Path, tmp_path: Path
+) -> None:
+    journal, prompts = tmp_path / "run.jsonl", tmp_path / "set.txt"
+    prompts.write_text("First\nSecond\nThird\nFourth\n")
+    options = ["--prompts", str(prompts), "--resume", str(journal), "--llama-h", str(llama_h)]
+    process = subprocess.Popen(
+        [sys.executable, "-c", DEFAULT_SIGINT, "model", "compare", str(smollm2), *SMALL, *options],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=tmp_path, env=cli_env,
+    )  # fmt: skip
+    limit = time.monotonic() + 300
+    while not journal.exists() or journal.read_text().count("\n") < 2:
+        assert time.monotonic() < limit
+        assert process.poll() is None
+        time.sleep(0.02)
+    process.send_signal(signal.SIGINT)
+    out, err = process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert f"--resume {journal}" in err
+    assert "interrupted, rows are missing" in out
+    done = journal.read_bytes()
+    data = json.loads(model_cli(*options, "-o", "json").stdout)
+    assert [row["prompt"] for row in data["comparisons"]] == ["p0", "p1", "p2", "p3"]
+    assert not data["interrupted"]
+    assert journal.read_bytes().startswith(done)
 
 
 def test_a_setting_the_model_cannot_run_with_is_a_row(model_cli: Cli) -> None:

@@ -137,3 +137,12 @@ def test_flat_formats_have_a_line_for_each_comparison() -> None:
     objects = [json.loads(line) for line in FORMATS["jsonl"](record(*rows)).splitlines()]
     assert [one["cells"] for one in objects] == [50, 0]
     assert objects[0]["file"] == "m.gguf"
+
+
+def test_a_run_that_was_interrupted_at_once_still_renders() -> None:
+    empty = record_of(header(), [], True)
+    text = FORMATS["md"](empty)
+    assert "0 of 0 cells differ" in text
+    assert "interrupted, rows are missing" in text
+    assert FORMATS["jsonl"](empty) == ""
+    assert FORMATS["csv"](empty).count("\n") == 1
