@@ -38,6 +38,8 @@ RESULT_FIELDS = (
     "gbps",
     "gflops",
     "time_note",
+    "kernels",
+    "kernels_note",
     "detail",
     "case",
     "upstream_case",
@@ -80,6 +82,7 @@ def _row(
         "seeds": " ".join(str(part.seed) for part in row.seeds),
     }
     plain = to_dict(row) | _time(row.time)
+    plain["kernels"] = "; ".join(kernel.name for kernel in row.kernels) or None
     fields = {name: plain[name] for name in RESULT_FIELDS}
     cells = around | {"op": row.op} | parameters | found | fields
     return {name: _cell(value) for name, value in cells.items()}

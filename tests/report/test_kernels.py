@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import csv
+import io
 from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
 
 from ggmlprobe.record import CaseClasses, Kernel, Record, Result
+from ggmlprobe.report.csv import render as render_csv
 from ggmlprobe.report.kernels import dispatch_text, kernel_cells, kernel_lines, short
 from ggmlprobe.report.markdown import table
 
@@ -104,3 +107,9 @@ def test_disagreements_are_pointed_out() -> None:
 def test_many_disagreements_are_cut() -> None:
     text = dispatch_text(classes([list(range(1, 21))], [[width] for width in range(1, 21)]))
     assert text.endswith("8 and 9 and 11 more")
+
+
+def test_csv_names_every_kernel(sampled: Record) -> None:
+    noted = replace(sampled.results[0], kernels_note="late")
+    (row,) = csv.DictReader(io.StringIO(render_csv(replace(sampled, results=[noted]))))
+    assert (row["kernels"], row["kernels_note"]) == ("void f<1>(int); g; h", "late")
