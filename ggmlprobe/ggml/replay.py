@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ggmlprobe.ggml.llama.node import layout_of, prove_layout
 from ggmlprobe.ggml.library import Library
+from ggmlprobe.ggml.llama.node import layout_of, prove_layout
 from ggmlprobe.ggml.tensor import Context, Tensor
 
 

@@ -105,12 +105,12 @@ class Graph:
         """Take a ggml.llama.node.Node; return its index."""
         sources = tuple(self._source(source) for source in node.sources)
         base = node.view_of
-        self.nodes.append(
-            Seen(
-                node.name, node.op_desc, node.op, node.type, node.ne, node.nb, node.buffer,
-                node.op_params, self._leaf(base) if base is not None else "", sources,
-            )  # fmt: skip
-        )
+        state = self._leaf(base) if base is not None else ""
+        seen = Seen(
+            node.name, node.op_desc, node.op, node.type, node.ne, node.nb, node.buffer,
+            node.op_params, state, sources,
+        )  # fmt: skip
+        self.nodes.append(seen)
         self._index[_address(node)] = len(self.nodes) - 1
         return len(self.nodes) - 1
 

@@ -121,7 +121,7 @@ class Traced:
 
     def __post_init__(self) -> None:
         """Match the nodes."""
-        maps = [dict((b, a) for a, b in pairs(single, self.block)) for single in self.singles]
+        maps = [{b: a for a, b in pairs(single, self.block)} for single in self.singles]
         width = len(self.singles)
         for index, node in enumerate(self.block):
             if all(index in each for each in maps):
@@ -223,14 +223,15 @@ class Parting:
         whole: dict[int, list[str]] = {place: [] for place in chosen}
 
         def keep(
-            into: dict[int, list[str]], at: dict[int, int], graph: list[Seen], tokens: int,
+            into: dict[int, list[str]], at: dict[int, int], nodes: list[Seen], tokens: int,
             index: int, node: Any,
         ) -> None:  # fmt: skip
-            made = hashes(node, graph[index], matched[at[index]].how, tokens)
+            made = hashes(node, nodes[index], matched[at[index]].how, tokens)
             into[at[index]].extend(made or [])
 
         at = {matched[place].block: place for place in chosen}
-        watch = Watch(at.__contains__, after=partial(keep, whole, at, self.traced.block, self.width))
+        graph = self.traced.block
+        watch = Watch(at.__contains__, after=partial(keep, whole, at, graph, self.width))
         logits_block = self.watched.block(watch)
         watches: list[Watch | None] = []
         for j, graph in enumerate(self.traced.singles):

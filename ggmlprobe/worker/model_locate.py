@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -44,14 +45,14 @@ def locate(session: ModelSession, args: dict[str, Any]) -> None:
     blank = from_dict(Location, args["blank"])
     text = model.chat(args["text"]) if blank.chat else args["text"]
     prompt = model.tokenize(text)
-    made = locate_in(session, model, prompt, blank, args["context"])
-    session.say("located", data=to_dict(made))
+    parting, made = locate_in(session, model, prompt, blank, args["context"])
+    session.say("located", data=to_dict(made), cases=cases(parting, made))
 
 
 def locate_in(
     session: ModelSession, model: Model, prompt: Sequence[int], blank: Location,
     settings: dict[str, Any], tamper: Eyes | None = None,
-) -> Location:  # fmt: skip
+) -> tuple[Parting, Location]:  # fmt: skip
     """Locate where the block at blank.window parts from its single tokens.
 
     Args:
@@ -76,7 +77,17 @@ def locate_in(
     blank = replace(blank, prompt_tokens=len(prompt), tokens=tokens, watched=watched)
     made = describe(parting, trail, blank)
     session.begin("replay")
-    return replace(made, replays=replays(session, model, parting, trail, settings, watched))
+    done = replays(session, model, parting, trail, settings, watched)
+    return parting, replace(made, replays=done)
+
+
+def cases(parting: Parting, made: Location) -> list[dict[str, Any]]:
+    """The op probe's cases of the replayed culprits, as names in ops.OPS and parameters."""
+    found = {}
+    for each in made.replays:
+        if (op := op_of(parting.traced.block[each.node])) is not None:
+            found[op[1].case()] = {"op": op[0], "params": dataclasses.asdict(cast(Any, op[1]))}
+    return list(found.values())
 
 
 def window_tokens(

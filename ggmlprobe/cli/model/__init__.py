@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from ggmlprobe.cli.model.compare import compare
+from ggmlprobe.cli.model.locate import locate
 from ggmlprobe.cli.model.options import ModelOptions, model_options
 
 __all__ = ["ModelOptions", "model", "model_options"]
@@ -21,3 +22,4 @@ def model() -> None:
 
 
 model.add_command(compare)
+model.add_command(locate)

@@ -1,0 +1,138 @@
+"""`ggmlprobe model locate`: the node of the graph where block decode first parts from single."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+import click
+
+from ggmlprobe import plan, report
+from ggmlprobe.cli.model.compare import check_exports, model_settings
+from ggmlprobe.cli.model.options import ModelOptions, model_options
+from ggmlprobe.cli.options import Range
+from ggmlprobe.cli.run import command_line
+from ggmlprobe.codec import to_dict
+from ggmlprobe.errors import NothingRan, UsageError
+from ggmlprobe.gather import Gathered
+from ggmlprobe.model.campaign import context_settings
+from ggmlprobe.model.located import Location
+from ggmlprobe.ops import OPS
+from ggmlprobe.record import SCHEMA_VERSION, Config, Header, collect_environment, from_dict
+from ggmlprobe.report.model_locate import FORMATS
+from ggmlprobe.runner import Case, Runner
+from ggmlprobe.verdict import FINDINGS, Verdict
+from ggmlprobe.worker.model_client import ask
+from ggmlprobe.worker.protocol import Event, ModelRequest
+from ggmlprobe.worker.supervisor import Worker
+
+SEEDS = (1, 2, 3)
+
+
+@click.command()
+@model_options
+@click.option(
+    "--block-width", "widths", type=Range(), default="5", show_default=True,
+    help="Tokens of a block, at least 2.",
+)  # fmt: skip
+@click.option(
+    "--window", type=click.IntRange(min=0), default=0, show_default=True,
+    help="Generated tokens before the block, as t of model compare.",
+)  # fmt: skip
+def locate(options: ModelOptions, widths: Sequence[int], window: int) -> None:
+    """Find the node where a block's bits first part from those of single tokens.
+
+    Every node of both graphs is compared. A culprit is one whose inputs agree and whose output
+    does not; it is computed again by itself, from its real weights and activations.
+
+    \b
+    Example:
+      ggmlprobe model locate model.gguf -p "Explain the Pythagorean theorem" --block-width 5
+    """
+    text = options.text()
+    if text is None:
+        raise UsageError("no prompt: give -p TEXT or -f FILE")
+    if min(widths) < 2:
+        raise UsageError("--block-width 1 is no block: give 2 or more")
+    if options.resume is not None:
+        raise UsageError("--resume is not for locate, which is one run")
+    files = check_exports(options)
+    worker = options.worker()
+    try:
+        config = configure(worker, options)
+        header = Header(SCHEMA_VERSION, command_line(), [config], collect_environment())
+        gathered, locations = Gathered({}), []
+        cases: dict[str, Case] = {}
+        for width in widths:
+            blank = Location(
+                config.id, width, window, options.chat_template, 0, [], Verdict.INVARIANT
+            )
+            made, found = run(worker, options, config, blank, text)
+            locations.append(made)
+            cases |= {each.op.case(): each for each in found}
+        runner = Runner({config.id: worker}, SEEDS)
+        for row in runner.run([config], list(cases.values())):
+            gathered.take(row)
+    finally:
+        worker.stop()
+    record = replace(gathered.record(header, False), locations=locations)
+    for kind, path in files.items():
+        report.write(path, FORMATS[kind](record), options.force)
+    click.echo(FORMATS[options.output](record), nl=False)
+    sys.exit(status(locations))
+
+
+def configure(worker: Worker, options: ModelOptions) -> Config:
+    """The one config of the run."""
+    for name in ("fa", "ctk", "ctv", "threads", "threads_batch"):
+        options.single(name)
+    ready = worker.ready()
+    (config,) = plan.configs(
+        ready, options.device, (None,), options.values("threads"),
+        options.values("threads_batch"), {},
+    )  # fmt: skip
+    (settings,) = model_settings(worker, options)
+    return replace(config, model=settings)
+
+
+def run(
+    worker: Worker, options: ModelOptions, config: Config, blank: Location, text: str
+) -> tuple[Location, list[Case]]:
+    """Locate at one width; the op probe's cases of the culprits."""
+    args = {"blank": to_dict(blank), "text": text, "context": context_settings(config)}
+    made, cases = replace(blank, verdict=Verdict.UNSUPPORTED, detail="nothing was located"), []
+    for event in ask(worker, ModelRequest("locate", options.spec(), args)):
+        if event["event"] == "located":
+            made = from_dict(Location, event["data"])
+            cases = list(as_cases(event["cases"], blank.width))
+        elif event["event"] in ("failed", "died"):
+            made = failed(blank, event)
+    return made, cases
+
+
+def failed(blank: Location, event: Event) -> Location:
+    """The location of a width that could not be run."""
+    return replace(
+        blank, verdict=event["verdict"], detail=event["detail"], signal=event.get("signal"),
+        stderr_tail=event.get("stderr", []),
+    )  # fmt: skip
+
+
+def as_cases(given: Sequence[dict[str, Any]], width: int) -> Iterator[Case]:
+    """Cases to probe at every width of the block."""
+    for each in given:
+        params = {k: tuple(v) if isinstance(v, list) else v for k, v in each["params"].items()}
+        yield Case(each["op"], OPS[each["op"]](**params), tuple(range(1, width + 1)))
+
+
+def status(locations: Sequence[Location]) -> int:
+    """1 where a bit differs, else 0.
+
+    Raises:
+        NothingRan: no width could be run.
+    """
+    if all(each.verdict == Verdict.UNSUPPORTED for each in locations):
+        raise NothingRan(f"0 blocks ran: {locations[0].detail}")
+    return int(any(each.verdict in FINDINGS for each in locations))
