@@ -63,6 +63,9 @@ def rates(rows: Sequence[BlockComparison], configs: Sequence[Config]) -> list[Ra
         for width in sorted({row.width for row in seed})
     ]
     for axis, value in PER_WIDTH.items():
+        # one thread count for both widths is one axis
+        if axis == "threads_batch" and all(c.threads == c.threads_batch for c in configs):
+            continue
         made += along(axis, value, there if axis == "prefix" else seed, by_id, True)
     for axis, value in POOLED.items():
         found = along(axis, value, seed, by_id, False)

@@ -42,6 +42,14 @@ def test_an_axis_shows_once_it_has_two_values() -> None:
     assert found["width", "4", 4].differing_rate == 0.5
 
 
+def test_threads_are_one_axis_while_both_widths_have_as_many() -> None:
+    configs = [config("c0", threads=1), config("c1", threads=2)]
+    rows = [made(config=c) for c in ("c0", "c1")]
+    assert {r.axis for r in rates(rows, configs)} == {"width", "threads"}
+    configs[1] = replace(configs[1], threads_batch=4)
+    assert {r.axis for r in rates(rows, configs)} == {"width", "threads", "threads_batch"}
+
+
 def test_prompts_come_hardest_first() -> None:
     rows = [
         made("easy", kind="edit"),
