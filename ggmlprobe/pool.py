@@ -18,8 +18,10 @@ from pathlib import Path
 import numpy as np
 
 from ggmlprobe import inputs
+from ggmlprobe.errors import UsageError
 from ggmlprobe.ggml import quants
 from ggmlprobe.ggml.library import Library
+from ggmlprobe.weights_file import weight_of
 
 POOL_WEIGHTS = 2**20
 DIGEST_BYTES = 32
@@ -93,6 +95,22 @@ def library_identity(library: Library) -> str:
     return hashlib.blake2b(named, digest_size=8).hexdigest()
 
 
+def real_rows(source: str, type_name: str, row_size: int, rows: int) -> np.ndarray:
+    """Rows of a weight, evenly over all of it: uint8 [rows, row size].
+
+    Args:
+        source: FILE#TENSOR.
+
+    Raises:
+        UsageError: the file has no such tensor, or it is of another type or shape.
+    """
+    weight = weight_of(source)
+    if (weight.type, weight.data.shape[1]) != (type_name, row_size) or len(weight.data) < rows:
+        raise UsageError(f"{weight.name} is {weight.type} {weight.ne}, not {rows} such rows")
+    index = np.linspace(0, len(weight.data) - 1, rows).round().astype(np.int64)
+    return np.ascontiguousarray(weight.data[index])
+
+
 class PoolStore:
     """Pools by (type, k, rows, seed): the last ones in memory, quantized ones on disk.
 
@@ -107,23 +125,30 @@ class PoolStore:
     def __init__(self, library: Library, directory: Path | None, threads: int) -> None:
         self.library, self.directory, self.threads = library, directory, threads
         self.identity = library_identity(library)
-        self._pools: dict[tuple[str, int, int, int], Pool] = {}
+        self._pools: dict[tuple[str, int, int, int, str], Pool] = {}
 
-    def get(self, type_name: str, k: int, rows: int, seed: int) -> Pool:
-        """The pool of `rows` distinct rows (no more than `pool_rows(k)`) for a seed."""
-        key = (type_name, k, min(rows, pool_rows(k)), seed)
+    def get(self, type_name: str, k: int, rows: int, seed: int, source: str = "") -> Pool:
+        """The pool of `rows` distinct rows (no more than `pool_rows(k)`) for a seed.
+
+        Args:
+            source: FILE#TENSOR of a GGUF, whose rows are taken; "" for random ones.
+        """
+        key = (type_name, k, min(rows, pool_rows(k)), 0 if source else seed, source)
         if key not in self._pools:
             while len(self._pools) >= self.KEPT:
                 self._pools.pop(next(iter(self._pools)))
             self._pools[key] = self._make(*key)
         return self._pools[key]
 
-    def _make(self, type_name: str, k: int, rows: int, seed: int) -> Pool:
+    def _make(self, type_name: str, k: int, rows: int, seed: int, source: str) -> Pool:
         def quantized() -> np.ndarray:
             values = inputs.normal(seed, "weights", rows * k).reshape(rows, k)
             return quants.quantize(self.library, type_name, values, self.threads)
 
-        data = self._cached(quantized, type_name, k, rows, seed)
+        if source:
+            data = real_rows(source, type_name, self.library.row_size(type_name, k), rows)
+        else:
+            data = self._cached(quantized, type_name, k, rows, seed)
         return Pool(data, quants.dequantize(self.library, type_name, data, k))
 
     def _cached(

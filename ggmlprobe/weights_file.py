@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from ggmlprobe.errors import ModelBroken
+from ggmlprobe.errors import ModelBroken, UsageError
 
 _SPLIT = re.compile(r"-(\d{5})-of-(\d{5})\.gguf$")
 # An array's element type and count.
@@ -104,6 +104,31 @@ def type_name(name: str) -> str:
     """The gguf package's name of a type as ggml has it: Q4_K is q4_K."""
     lower = name.lower()
     return re.sub(r"_k$", "_K", lower)
+
+
+@cache
+def weights_file(path: str) -> WeightsFile:
+    """A file's weights; its header is read once."""
+    return WeightsFile(path)
+
+
+def weight_of(source: str) -> Weight:
+    """The weight named FILE#TENSOR.
+
+    Raises:
+        UsageError: the file has no such tensor.
+        ModelBroken: the file cannot be read.
+    """
+    path, _, name = source.rpartition("#")
+    weights = weights_file(path).weights
+    if name not in weights:
+        raise UsageError(f"{path} has no tensor {name}; it has {', '.join(list(weights)[:4])}, ...")
+    return weights[name]
+
+
+def tensor_name(source: str) -> str:
+    """The tensor in FILE#TENSOR."""
+    return source.rpartition("#")[2]
 
 
 def parts(path: Path) -> list[Path]:

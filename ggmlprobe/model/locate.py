@@ -127,7 +127,8 @@ def locate(steps: Sequence[Step], width: int) -> Trail:
     """
     made = Agreement(steps, width)
     ahead = made.ahead() if steps else {}
-    found, way = [], []
+    found: list[Found] = []
+    way: list[int] = []
     for place, step in enumerate(steps):
         tokens = made.differing(place)
         if step.single is None or not tokens:

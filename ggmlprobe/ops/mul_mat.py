@@ -22,7 +22,7 @@ from ggmlprobe.ops.base import (
     opened,
 )
 from ggmlprobe.ops.timed import TimedGraph
-from ggmlprobe.ops.weights import Weights
+from ggmlprobe.ops.weights import Weights, real
 
 IDENTITY = (0, 1, 2, 3)
 
@@ -40,6 +40,7 @@ class MulMat:
         k_v: k in memory, for a non-contiguous view; 0 for none.
         prec: "default" or "f32", as ggml_prec_set_acc takes it.
         activations: "normal", or "outliers" with a few channels 32 times as large.
+        source: FILE#TENSOR of a GGUF whose rows are the weights, "" for random ones.
     """
 
     OP: ClassVar[str] = "MUL_MAT"
@@ -54,6 +55,7 @@ class MulMat:
     k_v: int = 0
     prec: str = "default"
     activations: str = "normal"
+    source: str = ""
 
     def __post_init__(self) -> None:
         if min(self.m, self.k, *self.bs, *self.nr) < 1:
@@ -77,7 +79,7 @@ class MulMat:
 
     def case(self) -> str:
         """The same without n, with what upstream's string has no variable for."""
-        extra = nondefault(self, "prec", "activations")
+        extra = nondefault(self, "prec", "activations") | real(self.source)
         return case_text(self.OP, **self._variables(None), **extra)
 
     def params(self) -> dict[str, Any]:
@@ -86,7 +88,7 @@ class MulMat:
             "type_a": self.type_a, "type_b": self.type_b, "m": self.m, "k": self.k,
             "bs": list(self.bs), "nr": list(self.nr), "per": list(self.per), "k_v": self.k_v,
             "prec": self.prec, "activations": self.activations,
-        }  # fmt: skip
+        } | real(self.source)  # fmt: skip
 
     def rows(self) -> tuple[tuple[str, int], ...]:
         """Types the library must have, each with the length of a row of it."""
@@ -136,7 +138,9 @@ class MulMatEvaluator:
         op, rows = self.op, self.op.rows_a
         self.weights = Weights(self.session, op.type_a, self._stored_ne((op.k, op.m, *op.bs)))
         self.blocks.support()
-        self.pool = self.session.pools.get(op.type_a, op.k, rows, self.weights_seed)
+        self.pool = self.session.pools.get(
+            op.type_a, op.k, rows, self.weights_seed, op.source
+        )
         self.weights.fill(self._stored_a(rows))
 
     def copy_weights(self) -> Weights:

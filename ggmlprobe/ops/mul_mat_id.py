@@ -23,7 +23,7 @@ from ggmlprobe.ops.base import (
     opened,
 )
 from ggmlprobe.ops.timed import TimedGraph
-from ggmlprobe.ops.weights import Weights
+from ggmlprobe.ops.weights import Weights, real
 
 ROUTINGS = ("shared", "disjoint", "random", "skewed")
 
@@ -75,6 +75,7 @@ class MulMatId:
         n_used: experts a token goes to.
         b: every expert of a token sees the same activation (up and gate), or each its own (down).
         routing: see `route`.
+        source: FILE#TENSOR of a GGUF whose rows are the weights, "" for random ones.
     """
 
     OP: ClassVar[str] = "MUL_MAT_ID"
@@ -88,6 +89,7 @@ class MulMatId:
     k: int = 2048
     routing: str = "random"
     activations: str = "normal"
+    source: str = ""
 
     def __post_init__(self) -> None:
         if min(self.m, self.k, self.n_used) < 1:
@@ -111,7 +113,7 @@ class MulMatId:
 
     def case(self) -> str:
         """The same without n, with the routing, which upstream's string has no variable for."""
-        extra = {"routing": self.routing} | nondefault(self, "activations")
+        extra = {"routing": self.routing} | nondefault(self, "activations") | real(self.source)
         return case_text(self.OP, **self._variables(None), **extra)
 
     def params(self) -> dict[str, Any]:
@@ -120,7 +122,7 @@ class MulMatId:
             "type_a": self.type_a, "type_b": self.type_b, "n_mats": self.n_mats,
             "n_used": self.n_used, "b": self.b, "m": self.m, "k": self.k,
             "routing": self.routing, "activations": self.activations,
-        }  # fmt: skip
+        } | real(self.source)  # fmt: skip
 
     def rows(self) -> tuple[tuple[str, int], ...]:
         """Types the library must have, each with the length of a row of it."""
@@ -164,7 +166,9 @@ class MulMatIdEvaluator:
         op, rows = self.op, self.op.m * self.op.n_mats
         self.weights = Weights(self.session, op.type_a, (op.k, op.m, op.n_mats))
         self.blocks.support()
-        self.pool = self.session.pools.get(op.type_a, op.k, rows, self.weights_seed)
+        self.pool = self.session.pools.get(
+            op.type_a, op.k, rows, self.weights_seed, op.source
+        )
         row_size = self.session.library.row_size(op.type_a, op.k)
         self.weights.fill(self.pool.layout(np.arange(rows), row_size))
 

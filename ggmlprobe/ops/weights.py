@@ -8,9 +8,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ggmlprobe.ggml.tensor import Context
+from ggmlprobe.weights_file import tensor_name
 
 if TYPE_CHECKING:
     from ggmlprobe.ops.base import Session
+
+
+def real(source: str) -> dict[str, str]:
+    """What a case says of weights that are not random: the tensor's name."""
+    return {"weights": tensor_name(source)} if source else {}
 
 
 class Weights:
