@@ -102,7 +102,8 @@ class ArmFleet(Fleet):
         ready = worker.ready()
         if ready["overshadowed"]:
             worker.stop()
-            worker = self.workers[name] = Worker(preloaded(spec), self.options.timeout)
+            spec = preloaded(spec)
+            worker = self.workers[name] = Worker(spec, self.options.timeout)
             ready = worker.ready()
         if ready["overshadowed"]:
             raise SymbolMissing(
