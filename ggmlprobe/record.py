@@ -14,7 +14,7 @@ from typing import Any
 from ggmlprobe.codec import dumps, field_table, from_dict, json_schema, parse, to_dict
 from ggmlprobe.environment import Environment, collect_environment
 from ggmlprobe.errors import RecordError
-from ggmlprobe.model.located import LOCATE_DATACLASSES, Location
+from ggmlprobe.model.located import LOCATE_DATACLASSES, GraphOp, Location
 from ggmlprobe.model.record import (
     MODEL_DATACLASSES,
     BlockComparison,
@@ -34,6 +34,7 @@ __all__ = [
     "Config",
     "DeviceRecord",
     "Environment",
+    "GraphOp",
     "Header",
     "Kernel",
     "LibraryInfo",
@@ -474,6 +475,9 @@ class Record(Header):
     )
     locations: list[Location] = field(
         default_factory=list, metadata={"doc": "Of `model locate`: one per config and width."}
+    )
+    graph_ops: list[GraphOp] = field(
+        default_factory=list, metadata={"doc": "Of `model ops`: kinds of nodes, in order."}
     )
     timing: Timing | None = field(default=None, metadata={"doc": "What the run cost."})
     interrupted: bool = field(

@@ -113,5 +113,24 @@ class Location:
     )
 
 
-LOCATE_DATACLASSES: tuple[type, ...] = (Location, NodeDifference, Replay)
+@dataclass(frozen=True)
+class GraphOp:
+    """Nodes of one op, type and shape in a model's decode graph."""
+
+    op: str = field(metadata={"doc": "ggml's name of the op."})
+    type: str = field(metadata={"doc": "Type of its first source: of the weights, if it has any."})
+    shape: str = field(metadata={"doc": "Types and sizes of all sources."})
+    nodes: int = field(metadata={"doc": "How many nodes are of this kind.", "minimum": 1})
+    first: str = field(metadata={"doc": "Name of the first of them."})
+    weight: str | None = field(metadata={"doc": "Its weight in the file; null without."})
+    buffer: str = field(metadata={"doc": "Buffer that holds its first source."})
+    case: str | None = field(
+        default=None, metadata={"doc": "Case that probes it with random inputs; null if none."}
+    )
+    case_real: str | None = field(
+        default=None, metadata={"doc": "Case that probes it with the file's own weights."}
+    )
+
+
+LOCATE_DATACLASSES: tuple[type, ...] = (Location, NodeDifference, Replay, GraphOp)
 """In the order of docs/record.md."""

@@ -100,9 +100,12 @@ def _flash_attn(node: Seen) -> tuple[str, Op]:
     )  # fmt: skip
 
 
-def real_twin(op: Op, path: str, weight: str) -> Op:
-    """The same case with the rows of a weight of a file."""
-    assert isinstance(op, (MulMat, MulMatId))
-    changed: Any = replace(op, source=f"{path}#{weight}")
-    made: Op = changed
+def real_twin(kind: Kind, path: str) -> Op | None:
+    """The case of a kind with the rows of its weight in the file; None where it has none."""
+    if kind.weight is None or kind.probe is None:
+        return None
+    op: Any = kind.probe[1]
+    if not isinstance(op, (MulMat, MulMatId)) or kind.first.sources[0].name != kind.weight:
+        return None
+    made: Op = replace(op, source=f"{path}#{kind.weight}")
     return made

@@ -24,6 +24,7 @@ Task = Callable[["ModelSession", dict[str, Any]], None]
 TASKS = {
     "compare": "ggmlprobe.worker.model_compare",
     "describe": "ggmlprobe.worker.model_child",
+    "graph": "ggmlprobe.worker.model_graph",
     "locate": "ggmlprobe.worker.model_locate",
 }
 """Task name to the module whose function of that name runs it."""

@@ -6,6 +6,7 @@ import click
 
 from ggmlprobe.cli.model.compare import compare
 from ggmlprobe.cli.model.locate import locate
+from ggmlprobe.cli.model.ops import ops
 from ggmlprobe.cli.model.options import ModelOptions, model_options
 
 __all__ = ["ModelOptions", "model", "model_options"]
@@ -23,3 +24,4 @@ def model() -> None:
 
 model.add_command(compare)
 model.add_command(locate)
+model.add_command(ops)
