@@ -24,7 +24,7 @@ void   ggmlprobe_sampler_close(void);
 ROOM = 1 << 18
 SHORTEST_NS = 100_000
 LONGEST_NS = 5_000_000
-COST_LIMIT = 0.05
+COST_LIMIT = 0.03
 """Share of a thread's time that its samples may take."""
 
 
@@ -40,7 +40,7 @@ class Sampler:
 
     Attributes:
         interval_ns: nanoseconds between two samples of a thread: 100 us, and longer only where a
-            sample costs more than a twentieth of that.
+            sample costs more than 3 % of that.
         threads: how many threads were sampled, the last time.
         late: how many threads came after the timers were set, the last time.
         lost: samples there was no room for.

@@ -117,9 +117,9 @@ def test_workers_of_openmp_are_sampled(lib_path: str) -> None:
     with started(Spec(lib_path), threads=2) as (worker, config):
         if config.device.features.get("OPENMP") != "1":
             pytest.skip("threads of this libggml live no longer than a compute")
-        row = run(worker, config, MulMat(type_a="q4_K", m=1024, k=2048), (4,)).rows[4]
-    # else it says `1 of 2 threads seen in the library`
-    assert row.kernels_note is None
+        row = run(worker, config, MulMat(type_a="q4_K", m=4096, k=4096), (7,)).rows[7]
+    # else it says `1 of 2 threads seen in the library`; on a busy machine there can be few samples
+    assert "threads" not in (row.kernels_note or "")
     assert "q4_K" in " ".join(kernel.name for kernel in row.kernels[:3])
 
 
