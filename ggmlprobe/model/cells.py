@@ -188,7 +188,7 @@ def drift(ours: Sequence[Cell], theirs: Sequence[Cell]) -> tuple[PairStats, int]
     Returns:
         Statistics of l_block of `ours` minus `theirs`; cells whose rows differ in bits.
     """
-    other = {(cell.t, cell.j): cell for cell in theirs if cell.t > 0}
+    other = {(cell.t, cell.j): cell for cell in theirs}
     pairs = [(cell, other[cell.t, cell.j]) for cell in ours if cell.t > 0]
     return (
         stats.pair_stats(

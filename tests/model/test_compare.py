@@ -202,6 +202,21 @@ def test_truncated_windows_are_kept_out_of_rates() -> None:
     assert made.flip_positions == 1
 
 
+def test_near_ties_are_those_of_the_single_path() -> None:
+    def tie(row: np.ndarray, position: int, offset: int) -> None:
+        row[np.argsort(row)[-2]] = row.max()
+
+    def far(row: np.ndarray, position: int, offset: int) -> None:
+        row[row.argmax()] += 100
+
+    in_blocks = one(NumpyModel(block=tie, single=far), near_tie=0.5)
+    assert in_blocks.near_ties == 0
+    in_singles = one(NumpyModel(block=far, single=tie), near_tie=0.5)
+    assert in_singles.near_ties == in_singles.cells
+    assert in_singles.near_tie == 0.5
+    assert in_singles.margins[0].cells == in_singles.cells
+
+
 def test_widths_together_give_what_each_gives_alone() -> None:
     def plant(row: np.ndarray, position: int, offset: int) -> None:
         row += np.float32(0.01 * offset)
@@ -244,7 +259,8 @@ def test_prefix_ar_has_the_ar_run_as_its_single_path(recurrent: bool) -> None:
     assert ar.drift.cells == ar.cells - 5
     assert ar.drift.mean_abs
     assert ar.drift_cells_differing
-    # window 0 knows no drift
+    # both paths of window 0, which knows no drift
+    assert {check.name: check.rows for check in ar.checks}["t=0 methods"] == 2 * 5
     assert [c.rows_differing for c in ar.checks] == [0, 0, 0, 0]
     assert not any(flip.off_trajectory for flip in ar.flip_list)
 
