@@ -31,14 +31,12 @@ WIDTHS = parse_positive("1-16")
 SHAPE = {"m": (4096,), "k": (4096,)}
 
 
-@click.group(no_args_is_help=False)
+@click.group(no_args_is_help=False, epilog="\b\nArms:\n  " + "\n  ".join(dispatch_arms.listed()))
 def threshold() -> None:
     """Force each path on a stock library: at which width should one take over from the other?
 
     Every arm runs in a process of its own, beside the library's own choice. The kernels that ran
-    must prove it, else its rows say so and claim nothing. CPU: vec_dot, sgemm, tiled, no-tiled,
-    generic, repack, split:N. CUDA: mmvq, mmq, mmvf, mmf, cublas, mmid, mmid:N, split:N, and for
-    attention tile, vec, mma:QUERIES,HEADS.
+    must prove it, else its rows say so and claim nothing.
 
     \b
     Example:

@@ -156,7 +156,15 @@ CPU_ARMS = (
 )  # fmt: skip
 
 _NUMBERED = re.compile(r"(split|mmid):(\d+)|mma:(\d+),(\d+)")
-_SYNTAX = {"CPU": ("split:N",), "CUDA": ("split:N", "mmid:N", "mma:QUERIES,HEADS")}
+_SPLIT = "at most N columns a call: the price of their class"
+_SYNTAX = {
+    "CPU": {"split:N": _SPLIT},
+    "CUDA": {
+        "split:N": _SPLIT,
+        "mmid:N": "MUL_MAT_ID by MMQ above N columns",
+        "mma:Q,H": "the attention MMA case of Q queries by H heads a tile",
+    },
+}
 DEFAULTS = {
     ("CPU", "mul_mat"): ("vec_dot", "tiled", "sgemm", "split:4"),
     ("CPU", "mul_mat_id"): ("vec_dot", "tiled"),
@@ -212,6 +220,15 @@ def known(backend: str) -> tuple[Arm, ...]:
     return {"CPU": CPU_ARMS, "CUDA": CUDA_ARMS}.get(_backend(backend), ())
 
 
+def listed() -> list[str]:
+    """Every arm with what it forces, a line each."""
+    lines = []
+    for backend in ("CPU", "CUDA"):
+        texts = {arm.name: arm.about for arm in known(backend)} | _SYNTAX[backend]
+        lines += [f"{backend:5} {name:9} {about}" for name, about in texts.items()]
+    return lines
+
+
 def chosen(backend: str, op_name: str, names: Sequence[str] | None) -> list[Arm]:
     """The arms of these names, or those that are the default for an op.
 
@@ -224,14 +241,17 @@ def chosen(backend: str, op_name: str, names: Sequence[str] | None) -> list[Arm]
     place = _backend(backend)
     names = names or DEFAULTS.get((place, op_name), ())
     if not names:
-        raise UsageError(f"no arms for {op_name} on {backend}: they are for the CPU and for CUDA")
+        raise UsageError(
+            f"no arms for {op_name} on {backend}: there are some for products on the CPU and for "
+            "products and attention on CUDA"
+        )
     plain = {arm.name: arm for arm in known(backend)}
     found = []
     for name in dict.fromkeys(names):
         arm = plain.get(name) or _numbered(place, name)
         if arm is None or op_name not in arm.ops:
             there = [each.name for each in plain.values() if op_name in each.ops]
-            there += _SYNTAX.get(place, ())
+            there += _SYNTAX.get(place, {})
             raise UsageError(
                 f"no arm {name} for {op_name} on {backend}: there are {', '.join(there)}"
             )

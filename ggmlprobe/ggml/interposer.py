@@ -1,6 +1,7 @@
-"""Libraries whose functions take the place of libggml's: whether they come first, and their calls.
+"""Libraries whose functions take the place of libggml's: whether they come first.
 
-They name what they replace in `ggmlprobe_interposed(i)` and count it in `ggmlprobe_calls(i)`.
+They name what they replace in `ggmlprobe_interposed(i)`, and count its calls in
+`ggmlprobe_calls(i)`; that an arm took effect only the names of the kernels can show.
 """
 
 from __future__ import annotations
@@ -10,8 +11,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 
-def _replaced(library: ctypes.CDLL) -> Iterator[tuple[int, str]]:
-    """Number and symbol of each function a library replaces; none for a foreign library."""
+def _replaced(library: ctypes.CDLL) -> Iterator[str]:
+    """Symbol of each function a library replaces; none for a foreign library."""
     try:
         name_of = library.ggmlprobe_interposed
     except AttributeError:
@@ -19,7 +20,7 @@ def _replaced(library: ctypes.CDLL) -> Iterator[tuple[int, str]]:
     name_of.restype = ctypes.c_char_p
     number = 0
     while (name := name_of(number)) is not None:
-        yield number, name.decode()
+        yield name.decode()
         number += 1
 
 
@@ -40,19 +41,7 @@ def overshadowed(paths: Sequence[Path]) -> list[str]:
     found = []
     for path in paths:
         own = ctypes.CDLL(str(path))
-        for _, symbol in _replaced(own):
+        for symbol in _replaced(own):
             if _address(own, symbol) != _address(everywhere, symbol):
                 found.append(symbol)
     return found
-
-
-def calls(paths: Sequence[Path]) -> dict[str, int]:
-    """Return how often each replaced function was called; one that was never called is left out."""
-    counts: dict[str, int] = {}
-    for path in paths:
-        own = ctypes.CDLL(str(path))
-        for number, symbol in _replaced(own):
-            own.ggmlprobe_calls.restype = ctypes.c_uint64
-            if count := own.ggmlprobe_calls(number):
-                counts[symbol] = count
-    return counts
