@@ -130,6 +130,10 @@ class GraphOp:
     case_real: str | None = field(
         default=None, metadata={"doc": "Case that probes it with the file's own weights."}
     )
+    case_values: str | None = field(
+        default=None,
+        metadata={"doc": "Case that computes the node again on values of the model's own block."},
+    )
 
 
 LOCATE_DATACLASSES: tuple[type, ...] = (Location, NodeDifference, Replay, GraphOp)

@@ -12,6 +12,9 @@ from ggmlprobe.ggml import replay
 from ggmlprobe.ggml.tensor import Context, Tensor
 from ggmlprobe.ops.base import Session
 
+# Every float of these bytes is NaN.
+UNWRITTEN = 0xFF
+
 
 @dataclass(frozen=True)
 class Array:
@@ -83,7 +86,7 @@ class Replayer:
                 raise Unsupported(f"{session.backend.info.name} does not run this node by itself")
             for tensor, data in filled:
                 tensor.set(data)
-            out.set(np.full(out.nbytes, 0xFF, np.uint8))
+            out.set(np.full(out.nbytes, UNWRITTEN, np.uint8))
             session.compute(context.graph(out), width)
             read: np.ndarray = out.get(np.uint8)
             return read

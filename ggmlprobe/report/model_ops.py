@@ -26,16 +26,16 @@ def table(record: Record) -> str:
         "weights of": lambda kind: ascii_line(kind.weight or NONE),
         "file's weights": lambda kind: found.verdict(kind.case_real),
         "random": lambda kind: found.verdict(kind.case),
-        "classes": lambda kind: found.classes(kind.case_real or kind.case),
-        "classes, random": lambda kind: found.classes(kind.case) if kind.case_real else NONE,
-        "max_err_scaled": lambda kind: found.severity(kind.case_real or kind.case),
+        "own values": lambda kind: found.verdict(kind.case_values),
+        "classes": found.all_classes,
+        "max_err_scaled": found.severity,
     }
     rows = record.graph_ops
-    unprobed = ", ".join(dict.fromkeys(kind.op for kind in rows if kind.case is None))
+    unprobed = ", ".join(dict.fromkeys(kind.op for kind in rows if not _cases(kind)))
     blocks = [
         command_line(record.command),
         pipe_table({name: [cell(kind) for kind in rows] for name, cell in cells.items()}),
-        f"- not probed: {unprobed}" if unprobed else "",
+        f"- not probed, they move values or have states: {unprobed}" if unprobed else "",
         "\n".join(footer(record)),
     ]
     return "\n\n".join(filter(None, blocks)) + "\n"
@@ -67,11 +67,27 @@ class Found:
             texts.append(text + ("" if entry.transitive else " (not transitive)"))
         return "; ".join(dict.fromkeys(texts)) or NONE
 
-    def severity(self, case: str | None) -> str:
-        """The largest max_err_scaled of its widths."""
-        values = [row.max_err_scaled for row in self._rows.get(case or "", [])]
-        known = [value for value in values if value is not None]
+    def all_classes(self, kind: GraphOp) -> str:
+        """Classes of all its cases, once where they are the same."""
+        named = {
+            name: self.classes(case)
+            for name, case in (("file's", kind.case_real), ("random", kind.case),
+                               ("own", kind.case_values))
+            if case is not None
+        }  # fmt: skip
+        if len(set(named.values())) <= 1:
+            return next(iter(named.values()), NONE)
+        return "; ".join(f"{name} {text}" for name, text in named.items())
+
+    def severity(self, kind: GraphOp) -> str:
+        """The largest max_err_scaled of its cases and widths."""
+        rows = [row for case in _cases(kind) for row in self._rows.get(case, [])]
+        known = [row.max_err_scaled for row in rows if row.max_err_scaled is not None]
         return number(max(known)) if known else NONE
+
+
+def _cases(kind: GraphOp) -> list[str]:
+    return [case for case in (kind.case_real, kind.case, kind.case_values) if case is not None]
 
 
 FORMATS: Mapping[str, Callable[[Record], str]] = {

@@ -45,9 +45,10 @@ def described(kind: Kind, path: str) -> dict[str, Any]:
     source = kind.first.sources[0].buffer if kind.first.sources else kind.first.buffer
     made = GraphOp(
         kind.op, kind.type, kind.shape, kind.count, kind.first.name, kind.weight, source,
-        random and random.case(), real and real.case(),
+        random.case() if random else None, real.case() if real else None,
     )  # fmt: skip
-    return {"data": to_dict(made), "op": name, "params": [params(op) for op in (random, real) if op]}
+    cases = [params(op) for op in (random, real) if op]
+    return {"data": to_dict(made), "op": name, "params": cases}
 
 
 def params(op: Op) -> dict[str, Any]:

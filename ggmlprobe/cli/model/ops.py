@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -15,6 +16,7 @@ from ggmlprobe.cli.options import ProbeOptions, probe_options
 from ggmlprobe.cli.run import run_and_print
 from ggmlprobe.errors import NothingRan, UsageError
 from ggmlprobe.model.located import GraphOp
+from ggmlprobe.model.node_rows import case_of, rows
 from ggmlprobe.ops import OPS
 from ggmlprobe.record import Config, Record, Row, from_dict
 from ggmlprobe.report.model_ops import FORMATS
@@ -23,6 +25,7 @@ from ggmlprobe.worker.model_client import ask
 from ggmlprobe.worker.protocol import Event, ModelRequest, ModelSpec, Spec
 from ggmlprobe.worker.supervisor import Worker
 
+Render = Callable[[Record], str]
 FILE = click.Path(path_type=Path)
 # Buffer types that a weight lies in where the device has no other for it.
 PLAIN = ("CPU", "CPU_Mapped")
@@ -62,28 +65,55 @@ def ops(
     request = ModelRequest("graph", spec, {"depth": depth, "context": context})
     found, bufts = graph(options, request)
     kinds = [from_dict(GraphOp, event["data"]) for event in found]
+    widths = options.widths or WIDTHS
     homes: dict[str, str | None] = {}
-    cases = list(made_cases(found, options.widths or WIDTHS, bufts, homes))
-    if options.buft is None:
-        places = tuple(dict.fromkeys(homes.values()))
-        # None, the device's own, is what the plan takes it for
-        options = replace(options, buft=places)  # type: ignore[arg-type]
+    cases = list(made_cases(found, widths, bufts, homes))
+    given = options.buft is not None
+    if not given:
+        places: Any = tuple(dict.fromkeys(homes.values()))
+        options = replace(options, buft=places)
+    seen: set[tuple[int, int, str]] = set()
 
-        def drive(runner: Runner, configs: list[Config], every: list[Case]) -> Iterator[Row]:
-            for config in configs:
-                own = [case for case in every if homes[case.op.case()] == config.buft]
-                yield from runner.run([config], own)
-    else:
-        drive = Runner.run
+    def drive(runner: Runner, configs: list[Config], every: list[Case]) -> Iterator[Row]:
+        for config in configs:
+            own = [case for case in every if given or homes[case.op.case()] == config.buft]
+            yield from runner.run([config], own)
+            # weights are no part of the other nodes: once for each setting that they have
+            place = (config.threads, config.threads_batch, str(config.env))
+            if place not in seen:
+                seen.add(place)
+                yield from others(runner, config, request, kinds, widths)
 
-    def with_kinds(record: Record) -> Record:
-        return replace(record, graph_ops=kinds)
-
-    formats = {
-        name: lambda record, render=render: render(with_kinds(record))
-        for name, render in FORMATS.items()
-    }
+    formats = {name: with_kinds(render, kinds) for name, render in FORMATS.items()}
     run_and_print(options, lambda ready: cases, drive=drive, formats=formats)
+
+
+def with_kinds(render: Render, kinds: list[GraphOp]) -> Render:
+    """Renders a record with the kinds of nodes, each with the case that probed it."""
+
+    def made(record: Record) -> str:
+        probed = {row.case for row in record.results}
+        named = [
+            replace(kind, case_values=case_of(kind) if case_of(kind) in probed else None)
+            for kind in kinds
+        ]
+        return render(replace(record, graph_ops=named))
+
+    return made
+
+
+def others(
+    runner: Runner, config: Config, request: ModelRequest, kinds: list[GraphOp],
+    widths: tuple[int, ...],
+) -> Iterator[Row]:  # fmt: skip
+    """Rows of the nodes that have no case of the op probe."""
+    settings = request.args["context"] | {
+        "threads": config.threads, "threads_batch": config.threads_batch,
+    }  # fmt: skip
+    args = request.args | {"context": settings, "widths": list(widths)}
+    events = ask(runner.workers[config.id], replace(request, task="nodes", args=args))
+    outcomes = [event for event in events if event["event"] == "outcome"]
+    yield from rows(config, kinds, outcomes, widths)
 
 
 def graph(options: ProbeOptions, request: ModelRequest) -> tuple[list[Event], list[str]]:
@@ -110,7 +140,7 @@ def graph(options: ProbeOptions, request: ModelRequest) -> tuple[list[Event], li
 
 def made_cases(
     found: list[Event], widths: tuple[int, ...], bufts: list[str],
-    homes: Mapping[str, str | None] | dict[str, str | None],
+    homes: dict[str, str | None],
 ) -> Iterator[Case]:  # fmt: skip
     """Cases of each kind, random inputs first; `homes` gets the buffer type of each."""
     chosen = tuple(sorted(set(widths)))
@@ -121,5 +151,5 @@ def made_cases(
             params = {k: tuple(v) if isinstance(v, list) else v for k, v in given.items()}
             op = OPS[event["op"]](**params)
             if op.case() not in homes:
-                homes[op.case()] = home  # type: ignore[index]
+                homes[op.case()] = home
                 yield Case(event["op"], op, chosen)
