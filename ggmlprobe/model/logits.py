@@ -7,6 +7,9 @@ from functools import cached_property
 
 import numpy as np
 
+# where exp(delta) - 1 is worth computing by itself
+SMALL = 1.0
+
 
 class Row:
     """A row of logits and what is derived from it once.
@@ -40,10 +43,10 @@ class Row:
         """Whether any logit is NaN."""
         return bool(np.isnan(self.logits).any())
 
-    def probabilities(self) -> np.ndarray:
-        """Softmax in float64 [n_vocab]; made anew, so that kept rows stay small."""
-        powers = np.exp(self.logits.astype(np.float64) - float(self.logits.max()))
-        return np.asarray(powers / powers.sum())
+    def log_probabilities(self) -> np.ndarray:
+        """Logarithm of the softmax, float64 [n_vocab]; made anew, so that kept rows stay small."""
+        shifted = self.logits.astype(np.float64) - float(self.logits.max())
+        return np.asarray(shifted - np.log(np.exp(shifted).sum()))
 
     def same_bits(self, other: Row) -> bool:
         """Whether both rows have the same bits throughout."""
@@ -82,18 +85,31 @@ def change(single: Row, block: Row, token: int) -> Change:
         delta = block.logits.astype(np.float64) - single.logits
     # models may mask tokens with -inf: where both paths do, nothing changed
     delta[single.logits == block.logits] = 0.0
-    centred = np.abs(delta - delta.mean())
-    probability, kl = _distribution_change(single.probabilities(), delta)
+    finite = np.isfinite(delta)
+    centred = np.where(finite, np.abs(delta - delta[finite].mean()), 0.0)
+    log_p = single.log_probabilities()
+    if finite.all() and np.abs(delta).max() < SMALL:
+        probability, kl = _small_change(np.exp(log_p), delta)
+    else:
+        probability, kl = _any_change(log_p, block.log_probabilities())
     return Change(differing, float(centred[token]), float(centred.max()), probability, kl)
 
 
-def _distribution_change(p: np.ndarray, delta: np.ndarray) -> tuple[float, float]:
+def _small_change(p: np.ndarray, delta: np.ndarray) -> tuple[float, float]:
     """(largest |p - q|, KL(p || q)) for q proportional to p exp(delta).
 
-    From the small differences themselves, so that nothing is lost to the size of the logits.
+    From the differences themselves, so that nothing is lost to the size of the logits.
     """
     growth = np.expm1(delta)
     excess = float(p @ growth)
     q_minus_p = p * (growth - excess) / (1.0 + excess)
-    kl = np.log1p(excess) - float(p @ delta)
-    return float(np.abs(q_minus_p).max()), max(0.0, float(kl))
+    kl = float(np.log1p(excess)) - float(p @ delta)
+    return float(np.abs(q_minus_p).max()), max(0.0, kl)
+
+
+def _any_change(log_p: np.ndarray, log_q: np.ndarray) -> tuple[float, float]:
+    """(largest |p - q|, KL(p || q)); infinite where q lost a token that p has."""
+    p = np.exp(log_p)
+    there = p > 0
+    kl = float((p[there] * (log_p[there] - log_q[there])).sum())
+    return float(np.abs(p - np.exp(log_q)).max()), max(0.0, kl)

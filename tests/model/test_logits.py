@@ -13,7 +13,7 @@ def row(seed: int, scale: float = 5.0) -> np.ndarray:
     return (np.random.default_rng(seed).standard_normal(500) * scale).astype(np.float32)
 
 
-@pytest.mark.parametrize("size", [1e-5, 1e-2, 1.0, 20.0])
+@pytest.mark.parametrize("size", [1e-5, 1e-2, 0.1, 1.0, 20.0, 300.0])
 def test_change_of_the_distribution_is_that_of_its_definition(size: float) -> None:
     single = row(1)
     block = single + row(2, size)
@@ -52,6 +52,16 @@ def test_masked_tokens_do_not_count() -> None:
     assert found.elements_differing == 1
     assert found.centred_max == pytest.approx(1.0, rel=1e-2)
     assert np.isfinite([found.probability, found.kl]).all()
+
+
+def test_a_token_that_only_one_path_masks_does_not_hide_the_rest() -> None:
+    single, block = row(1), row(1)
+    single[7] = -np.inf
+    found = change(Row(single), Row(block), 8)
+    assert found.elements_differing == 1
+    assert 0 < found.kl < 1
+    assert change(Row(block), Row(single), 8).kl == np.inf
+    assert found.centred == found.centred_max == 0.0
 
 
 def test_nan_gives_the_bits_only() -> None:
