@@ -25,11 +25,11 @@ def rows(
     config: Config, kinds: Iterable[GraphOp], events: Iterable[Event], widths: Iterable[int]
 ) -> Iterator[Result | CaseClasses]:
     """Rows from `outcome` events of the task `nodes`, and the classes of each kind."""
-    named = {(kind.op, kind.first): kind for kind in kinds}
+    named = {(kind.op, kind.shape): kind for kind in kinds}
     signatures: dict[str, dict[int, list[list[str]]]] = {}
     wanted = set(widths)
     for event in events:
-        kind, outcome = named.get((event["op"], event["name"])), event["outcome"]
+        kind, outcome = named.get((event["op"], event["shape"])), event["outcome"]
         if kind is None or outcome is None:
             continue
         signatures.setdefault(case_of(kind), {})[outcome["width"]] = [outcome["hashes"]]

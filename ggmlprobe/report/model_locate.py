@@ -15,6 +15,7 @@ from ggmlprobe.report.footer import device_line, library_line, machine_line
 from ggmlprobe.report.rows import CONFIG_COLUMNS
 from ggmlprobe.report.table import command_line, pipe_table
 from ggmlprobe.report.text import NONE, ascii_line, number, ranges
+from ggmlprobe.verdict import Verdict, worst
 
 SETTINGS = ("model", "fa", "type_k", "type_v", "ngl", "extra_bufts")
 WAY_SHOWN = 9
@@ -85,7 +86,9 @@ def _kind(node: NodeDifference) -> tuple[str, ...]:
     """What culprits share that differ in their layer alone."""
     # a source's name holds the layer, too
     sources = [" ".join(source.split()[-3:]) for source in node.sources]
-    return node.op, node.name.partition("-")[0], node.type, " x ".join(sources)
+    # ggml numbers what has no name
+    name = "node" if node.name.startswith("node_") else node.name.partition("-")[0]
+    return node.op, name, node.type, " x ".join(sources)
 
 
 def _culprits(culprits: Sequence[NodeDifference]) -> str:
@@ -156,8 +159,8 @@ def _probe_lines(record: Record) -> list[str]:
         rows = [r for r in record.results if (r.case, r.config) == (entry.case, entry.config)]
         letters = Classes(entry.groups, entry.transitive, [])
         classes = " | ".join(f"{letters.letter(g[0])}: {ranges(g)}" for g in entry.groups if g)
-        verdicts = ", ".join(dict.fromkeys(row.verdict for row in rows))
-        lines.append(f"- op probe, random inputs: {ascii_line(entry.case)}: {verdicts}; {classes}")
+        verdict = worst(Verdict(row.verdict) for row in rows)
+        lines.append(f"- op probe, random inputs: {ascii_line(entry.case)}: {verdict}; {classes}")
     return lines
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -15,7 +15,7 @@ from ggmlprobe.errors import ComputeFailed, OutOfMemory, Unsupported
 from ggmlprobe.ggml.llama.model import Model
 from ggmlprobe.model.graph import Seen
 from ggmlprobe.model.inplace import Filled, Tokens, evaluator, why_not
-from ggmlprobe.model.ops import kinds
+from ggmlprobe.model.ops import Kind, kinds
 from ggmlprobe.model.parting import Paths
 from ggmlprobe.model.watch import Switch, Watch, kept
 from ggmlprobe.ops.base import Session
@@ -50,17 +50,19 @@ def nodes(session: ModelSession, args: dict[str, Any]) -> None:
     paths = Paths(context, switch, prefix, block)
     for index, recorded in captured(paths, found, model).items():
         at = {width: graph[index] for width, graph in graphs.items()}
-        one(session, at, recorded, settings, [width for width in widths if width > 1])
+        tell = partial(session.say, "outcome", op=found[index].op, shape=found[index].shape)
+        one(session, at, recorded, settings, tell)
 
 
-def chosen(graphs: dict[int, list[Seen]], model: Model) -> list[int]:
-    """Indices of the first node of each kind that has no case and can be probed."""
+def chosen(graphs: dict[int, list[Seen]], model: Model) -> dict[int, Kind]:
+    """Index of the first node of each kind that has no case and can be probed."""
     alone = graphs[1]
     if any([n.key for n in graph] != [n.key for n in alone] for graph in graphs.values()):
         raise Unsupported("the graph has other nodes at other widths")
     weights = weights_file(str(model.path)).weights
-    firsts = [kind.first for kind in kinds(alone, weights)]
-    return [alone.index(node) for node in firsts if why_not(node, alone) is None]
+    index = {id(node): i for i, node in enumerate(alone)}
+    found = [kind for kind in kinds(alone, weights) if why_not(kind.first, alone) is None]
+    return {index[id(kind.first)]: kind for kind in found}
 
 
 def captured(paths: Paths, found: Iterable[int], model: Model) -> dict[int, Recorded]:
@@ -84,13 +86,12 @@ def captured(paths: Paths, found: Iterable[int], model: Model) -> dict[int, Reco
 
 def one(
     session: ModelSession, at: dict[int, Seen], recorded: Recorded, settings: dict[str, Any],
-    widths: list[int],
+    tell: Callable[..., None],
 ) -> None:  # fmt: skip
-    """Probe one node."""
-    node = at[1]
-    made = probe_session(session, node, settings)
+    """Probe one node; `tell` is given what each width came to."""
+    made = probe_session(session, at[1], settings)
     replayer = Replayer(made)
-    tell = partial(session.say, op=node.op, name=node.name)
+    widths = sorted(width for width in at if width > 1)
     try:
         run = evaluator(
             Tokens(at, [array.data for array in recorded.sources]),
@@ -102,9 +103,9 @@ def one(
             return out, np.abs(out)
 
         for outcome in probe.probe(run, reference, widths, max(at)):
-            tell("outcome", outcome=dataclasses.asdict(outcome))
+            tell(outcome=dataclasses.asdict(outcome))
     except (Unsupported, OutOfMemory, ComputeFailed) as error:
-        tell("outcome", outcome=None, detail=str(error))
+        tell(outcome=None, detail=str(error))
     finally:
         replayer.close()
         made.backend.free()
