@@ -1,8 +1,8 @@
 """Finished rows on disk at once: an append-only JSON Lines file that survives a kill.
 
 The first line is a header (schema, command, configs, environment); each line after it is
-``{"result": ...}``, ``{"classes": ...}`` or ``{"comparison": ...}``. A line counts once its
-newline is there. Of two lines for the same row the later one holds.
+``{"result": ...}``, ``{"classes": ...}``, ``{"comparison": ...}`` or ``{"speculated": ...}``. A
+line counts once its newline is there. Of two lines for the same row the later one holds.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from ggmlprobe.record import (
     Header,
     Record,
     Result,
+    Speculated,
     Timing,
     check_schema,
     dumps,
@@ -32,10 +33,11 @@ from ggmlprobe.resume import match_configs
 
 __all__ = ["Header", "Journal", "Partial", "read"]
 
-Entry = Result | CaseClasses | BlockComparison
-T = TypeVar("T", bound=Result | CaseClasses | BlockComparison)
+Entry = Result | CaseClasses | BlockComparison | Speculated
+T = TypeVar("T", bound=Result | CaseClasses | BlockComparison | Speculated)
 KINDS: Mapping[str, type[Entry]] = {
     "result": Result, "classes": CaseClasses, "comparison": BlockComparison,
+    "speculated": Speculated,
 }  # fmt: skip
 
 
@@ -48,6 +50,7 @@ class Partial:
         results: finished rows, each key once, in the order they were first written.
         classes: width classes written so far, each (config, case) once.
         comparisons: finished rows of a model compare, each key once.
+        speculated: finished rows of a model speculate, each key once.
         size: bytes of whole lines; what follows in the file is a torn line.
     """
 
@@ -55,6 +58,7 @@ class Partial:
     results: list[Result] = field(default_factory=list)
     classes: list[CaseClasses] = field(default_factory=list)
     comparisons: list[BlockComparison] = field(default_factory=list)
+    speculated: list[Speculated] = field(default_factory=list)
     size: int = 0
 
     def finished(self, repeat: Iterable[str] = ()) -> dict[tuple[str, str, int], Result]:
@@ -104,17 +108,20 @@ def _parse_journal(path: Path, data: bytes) -> Partial:
     results: dict[tuple[str, str, int], Result] = {}
     classes: dict[tuple[str, str], CaseClasses] = {}
     comparisons: dict[object, BlockComparison] = {}
+    speculated: dict[object, Speculated] = {}
     for number, line in enumerate(lines[1:], 2):
         row = _row(f"{path}: line {number}", line, ids)
         if isinstance(row, Result):
             results[row.key] = row
         elif isinstance(row, BlockComparison):
             comparisons[row.key] = row
+        elif isinstance(row, Speculated):
+            speculated[row.key] = row
         else:
             classes[row.config, row.case] = row
     return Partial(
         header, list(results.values()), list(classes.values()), list(comparisons.values()),
-        len(whole) + 1,
+        list(speculated.values()), len(whole) + 1,
     )  # fmt: skip
 
 
@@ -264,6 +271,7 @@ def _translate(partial: Partial, header: Header, ids: Mapping[str, str]) -> Part
         [_in_config(row, back[row.config]) for row in partial.results],
         [_in_config(row, back[row.config]) for row in partial.classes],
         [_in_config(row, back[row.config]) for row in partial.comparisons],
+        [_in_config(row, back[row.config]) for row in partial.speculated],
         partial.size,
     )
 

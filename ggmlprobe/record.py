@@ -23,6 +23,7 @@ from ggmlprobe.model.record import (
     PairStats,
     Rate,
 )
+from ggmlprobe.model.speculated import SPECULATE_DATACLASSES, Speculated, SpeculationTotal
 from ggmlprobe.verdict import Verdict
 
 __all__ = [
@@ -44,6 +45,8 @@ __all__ = [
     "Row",
     "SeedResult",
     "Slowdown",
+    "Speculated",
+    "SpeculationTotal",
     "TimeStats",
     "Timing",
     "check_schema",
@@ -479,6 +482,13 @@ class Record(Header):
     graph_ops: list[GraphOp] = field(
         default_factory=list, metadata={"doc": "Of `model ops`: kinds of nodes, in order."}
     )
+    speculated: list[Speculated] = field(
+        default_factory=list,
+        metadata={"doc": "Of `model speculate`: one per config, prompt, arm and recheck margin."},
+    )
+    speculation_totals: list[SpeculationTotal] = field(
+        default_factory=list, metadata={"doc": "Those pooled over the prompts."}
+    )
     timing: Timing | None = field(default=None, metadata={"doc": "What the run cost."})
     interrupted: bool = field(
         default=False, metadata={"doc": "The run was stopped before its last row."}
@@ -501,6 +511,7 @@ DATACLASSES: tuple[type, ...] = (
     Slowdown,
     *MODEL_DATACLASSES,
     *LOCATE_DATACLASSES,
+    *SPECULATE_DATACLASSES,
     Timing,
 )
 """In the order of docs/record.md."""
@@ -527,7 +538,7 @@ def check_schema(data: Any) -> None:
         )
 
 
-Row = Result | CaseClasses | AxisRun | Bisection | BlockComparison | Location
+Row = Result | CaseClasses | AxisRun | Bisection | BlockComparison | Location | Speculated
 """What a run hands out as it goes on."""
 
 
@@ -560,7 +571,8 @@ def loads(text: str) -> Record:
     check_schema(data)
     record = from_dict(Record, data)
     rows: dict[str, Row] = {}
-    for name in ("results", "classes", "runs", "bisections", "comparisons", "locations"):
+    lists = ("results", "classes", "runs", "bisections", "comparisons", "locations", "speculated")
+    for name in lists:
         rows.update({f"{name}[{i}]": row for i, row in enumerate(getattr(record, name))})
     check_references(record.configs, rows)
     return record

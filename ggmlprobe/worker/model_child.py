@@ -26,6 +26,7 @@ TASKS = {
     "describe": "ggmlprobe.worker.model_child",
     "graph": "ggmlprobe.worker.model_graph",
     "locate": "ggmlprobe.worker.model_locate",
+    "speculate": "ggmlprobe.worker.model_speculate",
     "nodes": "ggmlprobe.worker.model_nodes",
 }
 """Task name to the module whose function of that name runs it."""

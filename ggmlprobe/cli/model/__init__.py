@@ -8,6 +8,7 @@ from ggmlprobe.cli.model.compare import compare
 from ggmlprobe.cli.model.locate import locate
 from ggmlprobe.cli.model.ops import ops
 from ggmlprobe.cli.model.options import ModelOptions, model_options
+from ggmlprobe.cli.model.speculate import speculate
 
 __all__ = ["ModelOptions", "model", "model_options"]
 
@@ -25,3 +26,4 @@ def model() -> None:
 model.add_command(compare)
 model.add_command(locate)
 model.add_command(ops)
+model.add_command(speculate)

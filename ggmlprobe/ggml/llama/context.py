@@ -42,7 +42,7 @@ class ModelContext:
         self, model: Model, *, n_ctx: int, n_batch: int = 512, n_ubatch: int = 512,
         threads: int = 1, threads_batch: int = 1, fa: FlashAttention = "off",
         type_k: str = "f16", type_v: str = "f16", n_seq: int = 1, swa_full: bool = False,
-        callback: Callback | None = None,
+        n_rs_seq: int = 0, callback: Callback | None = None,
     ) -> None:  # fmt: skip
         """Start a context.
 
@@ -58,6 +58,8 @@ class ModelContext:
             type_v: type of the V cache.
             n_seq: most sequences.
             swa_full: keep all positions of sliding-window layers, so that they can be rolled back.
+            n_rs_seq: tokens that a state can be rolled back by, where this libllama and the
+                model can.
             callback: sees the graph's nodes; what it raises ends decode().
 
         Raises:
@@ -77,6 +79,8 @@ class ModelContext:
             "n_seq_max": n_seq, "n_threads": threads, "n_threads_batch": threads_batch,
         }  # fmt: skip
         params = self._params(fa, type_k, type_v, swa_full, callback)
+        if hasattr(params, "n_rs_seq"):
+            params.n_rs_seq = n_rs_seq
         self._llama.log.clear()
         self.ptr = self._c.llama_init_from_model(model.ptr, params)
         if self.ptr == self._ffi.NULL:
