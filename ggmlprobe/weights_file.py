@@ -100,6 +100,11 @@ def _reader() -> Any:
     return Reader
 
 
+def infos_start(path: Path) -> int:
+    """Where the list of tensors begins, which the metadata ends at."""
+    return int(_reader()(path).tensors[0].field.offset)
+
+
 def type_name(name: str) -> str:
     """The gguf package's name of a type as ggml has it: Q4_K is q4_K."""
     lower = name.lower()

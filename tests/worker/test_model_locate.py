@@ -118,7 +118,7 @@ def test_two_culprits_in_different_tokens(
     clean: None, locate: Locate, library: Library
 ) -> None:
     faults = [perturb(library, "ffn_out-4", 3, "MUL_MAT"), perturb(library, "l_out-9", 0, "ADD")]
-    found = locate(lambda node, ask: any([fault(node, ask) for fault in faults]))
+    found = locate(lambda node, ask: any(fault(node, ask) for fault in faults))
     culprits = [(n.name, n.culprit_tokens) for n in found.found if n.culprit_tokens]
     assert culprits == [("ffn_out-4", [3]), ("l_out-9", [0])]
 
