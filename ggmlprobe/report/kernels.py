@@ -11,8 +11,10 @@ from ggmlprobe.record import CaseClasses, Kernel, Record, Result
 from ggmlprobe.report.table import Cell
 from ggmlprobe.report.text import NONE, ascii_line, ranges
 
-SHOWN = 0.05
-"""Share above which a kernel is in the table; all of them are in the JSON."""
+SHOWN = 0.1
+"""Share from which on a kernel is in the table; all of them are in the JSON."""
+MOST = 3
+"""As many of them, the largest first."""
 QUALIFIER_ARGUMENTS = 12
 ARGUMENTS = 60
 PAIRS_SHOWN = 8
@@ -29,7 +31,7 @@ def kernel_cells(record: Record) -> dict[str, Cell]:
 
 def _cell(row: Result) -> str:
     shown = [k for k in row.kernels if k.share is None or k.share >= SHOWN]
-    return ", ".join(map(_kernel, shown)) or NONE
+    return ", ".join(map(_kernel, shown[:MOST])) or NONE
 
 
 def _kernel(kernel: Kernel) -> str:

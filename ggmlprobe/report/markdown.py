@@ -37,7 +37,7 @@ def table(record: Record) -> str:
         blocks += [constant_line(found.constant), found.table(), "\n".join(found.notes())]
     elif record.results:
         blocks.append(constant_line(layout))
-        blocks.append(pipe_table(_columns(record, layout, notes)))
+        blocks.append(pipe_table(columns_of(record, layout, notes)))
     blocks.append("\n".join(notes.lines()))
     if not record.bisections:
         blocks.append("\n".join(_class_lines(record, layout)))
@@ -47,7 +47,8 @@ def table(record: Record) -> str:
     return "\n\n".join(filter(None, blocks)) + "\n"
 
 
-def _columns(record: Record, layout: Layout, notes: Notes) -> dict[str, list[str]]:
+def columns_of(record: Record, layout: Layout, notes: Notes) -> dict[str, list[str]]:
+    """The cells of every result by column; notes are numbered as they come."""
     rows = record.results
     letters = class_letters(record)
     cells = dict(layout.varying)
@@ -100,13 +101,14 @@ def _case_lines(
 
 
 def _class_lines(record: Record, layout: Layout) -> list[str]:
-    lines = _case_lines(record, layout, WIDTH_CLASSES, _class_text)
+    lines = _case_lines(record, layout, WIDTH_CLASSES, class_text)
     if any(entry.dispatch for entry in record.classes):
         lines += _case_lines(record, layout, "dispatch classes", dispatch_text)
     return lines
 
 
-def _class_text(entry: CaseClasses) -> str:
+def class_text(entry: CaseClasses) -> str:
+    """Width classes of a case in one line."""
     letters = Classes(entry.groups, entry.transitive, [])
     text = " | ".join(f"{letters.letter(g[0])}: {ranges(g)}" for g in entry.groups if g)
     if entry.transitive:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -15,6 +16,8 @@ from ggmlprobe.report.rows import (
 from ggmlprobe.report.text import NONE, ascii_line, param
 
 Cell = Callable[[Result], str]
+# Markdown takes these for HTML: `float` of `f<float>` would vanish
+TAG = re.compile(r"<(?=[A-Za-z/!?])")
 
 
 @dataclass(frozen=True)
@@ -84,7 +87,7 @@ def pipe_table(columns: Mapping[str, Sequence[str]]) -> str:
 
 def _padded(name: str, cells: Sequence[str]) -> list[str]:
     """One column: name, rule, cells, all of one width; numbers stand to the right."""
-    escaped = [cell.replace("|", "\\|") for cell in (name, *cells)]
+    escaped = [TAG.sub(r"\<", cell.replace("|", "\\|")) for cell in (name, *cells)]
     width = max(len(cell) for cell in escaped)
     right = all(_is_number(cell) for cell in cells)
     texts = [f" {cell.rjust(width) if right else cell.ljust(width)} " for cell in escaped]

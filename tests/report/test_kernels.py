@@ -51,9 +51,21 @@ def sampled(bare: Record) -> Record:
     return replace(bare, results=rows)
 
 
-def test_column_has_kernels_above_a_twentieth(sampled: Record) -> None:
+@pytest.mark.parametrize(
+    ("shares", "shown"),
+    [
+        ([0.9, 0.1], "k0 90%, k1 10%"),
+        ([0.9, 0.09], "k0 90%"),
+        ([0.3, 0.3, 0.2, 0.2], "k0 30%, k1 30%, k2 20%"),
+        ([0.05, 0.05], "-"),
+    ],
+)
+def test_column_has_three_kernels_of_a_tenth_and_more(
+    sampled: Record, shares: list[float], shown: str
+) -> None:
     (cell,) = kernel_cells(sampled).values()
-    assert cell(sampled.results[0]) == "f<1> 90%, g 6%"
+    kernels = [Kernel(f"k{i}", share) for i, share in enumerate(shares)]
+    assert cell(replace(sampled.results[0], kernels=kernels)) == shown
 
 
 def test_gpu_launch_has_grid_and_block(sampled: Record) -> None:
