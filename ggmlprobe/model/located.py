@@ -69,7 +69,7 @@ class Location:
     tokens: list[int] = field(metadata={"doc": "The block's tokens."})
     verdict: str = field(
         metadata={
-            "doc": "MISMATCH where logits differ, INVARIANT where no node does.",
+            "doc": "MISMATCH where a node or the logits differ, else INVARIANT.",
             "enum": [str(verdict) for verdict in Verdict],
         }
     )

@@ -21,6 +21,22 @@ _PREC_F32 = 10
 _SINKS = 4
 
 
+# Buffer types that a weight lies in where the device's own would do.
+_PLAIN = ("CPU", "CPU_Mapped")
+
+
+def home(buffer: str, bufts: Sequence[str]) -> str | None:
+    """The buffer type that a probe must put weights into to compute as a model does.
+
+    Args:
+        buffer: where the model has them. bufts: those there are besides devices' own.
+
+    Returns:
+        None for the device's own.
+    """
+    return buffer if buffer in bufts and buffer not in _PLAIN else None
+
+
 @dataclass(frozen=True)
 class Kind:
     """Nodes of one op, type and shape.

@@ -12,7 +12,7 @@ from ggmlprobe.model.located import Location, NodeDifference, Replay
 from ggmlprobe.record import Record
 from ggmlprobe.report import json
 from ggmlprobe.report.footer import device_line, library_line, machine_line
-from ggmlprobe.report.rows import CONFIG_COLUMNS
+from ggmlprobe.report.rows import CONFIG_COLUMNS, configs_by_id
 from ggmlprobe.report.table import command_line, pipe_table
 from ggmlprobe.report.text import NONE, ascii_line, number, ranges
 from ggmlprobe.verdict import Verdict, worst
@@ -154,13 +154,16 @@ def _replays(location: Location) -> str:
 
 def _probe_lines(record: Record) -> list[str]:
     """What the op probe says of the culprits' ops, on random inputs."""
-    lines = []
+    lines, configs = [], configs_by_id(record)
     for entry in record.classes:
         rows = [r for r in record.results if (r.case, r.config) == (entry.case, entry.config)]
         letters = Classes(entry.groups, entry.transitive, [])
         classes = " | ".join(f"{letters.letter(g[0])}: {ranges(g)}" for g in entry.groups if g)
         verdict = worst(Verdict(row.verdict) for row in rows)
-        lines.append(f"- op probe, random inputs: {ascii_line(entry.case)}: {verdict}; {classes}")
+        buft = CONFIG_COLUMNS["buft"](configs[entry.config])
+        where = "" if len(configs) == 1 else f", buft {buft}"
+        case = ascii_line(entry.case)
+        lines.append(f"- op probe, random inputs{where}: {case}: {verdict}; {classes}")
     return lines
 
 

@@ -17,7 +17,7 @@ from ggmlprobe.ggml.llama.model import Model
 from ggmlprobe.model.graph import Seen, buffers_differ, shape, shapes_differ
 from ggmlprobe.model.locate import Found, Trail
 from ggmlprobe.model.located import Location, NodeDifference, Replay
-from ggmlprobe.model.ops import op_of
+from ggmlprobe.model.ops import home, op_of
 from ggmlprobe.model.parting import Parting, Paths
 from ggmlprobe.model.watch import WORDS, Eyes, Switch, parts
 from ggmlprobe.ops.base import Session
@@ -29,8 +29,6 @@ from ggmlprobe.worker.model_compare import open_context
 
 # Kinds of culprits that are replayed.
 REPLAYED = 8
-# A weight lies in one of these where the device's own buffer type would do.
-PLAIN = ("CPU", "CPU_Mapped")
 
 
 def locate(session: ModelSession, args: dict[str, Any]) -> None:
@@ -46,7 +44,8 @@ def locate(session: ModelSession, args: dict[str, Any]) -> None:
     text = model.chat(args["text"]) if blank.chat else args["text"]
     prompt = model.tokenize(text)
     parting, made = locate_in(session, model, prompt, blank, args["context"])
-    session.say("located", data=to_dict(made), cases=cases(parting, made))
+    extra = [buft for device in devices(session.child.library) for buft in device.bufts[1:]]
+    session.say("located", data=to_dict(made), cases=cases(parting, made, extra))
 
 
 def locate_in(
@@ -81,12 +80,19 @@ def locate_in(
     return parting, replace(made, replays=done)
 
 
-def cases(parting: Parting, made: Location) -> list[dict[str, Any]]:
-    """The op probe's cases of the replayed culprits, as names in ops.OPS and parameters."""
+def cases(parting: Parting, made: Location, bufts: Sequence[str]) -> list[dict[str, Any]]:
+    """The op probe's cases of the replayed culprits: names in ops.OPS, parameters, buffer type.
+
+    Args:
+        bufts: buffer types that weights may lie in besides the device's own.
+    """
     found = {}
     for each in made.replays:
-        if (op := op_of(parting.traced.block[each.node])) is not None:
-            found[op[1].case()] = {"op": op[0], "params": dataclasses.asdict(cast(Any, op[1]))}
+        node = parting.traced.block[each.node]
+        if (op := op_of(node)) is not None:
+            buft = home(node.sources[0].buffer, bufts)
+            params = dataclasses.asdict(cast(Any, op[1]))
+            found[op[1].case(), buft] = {"op": op[0], "params": params, "buft": buft}
     return list(found.values())
 
 
@@ -196,9 +202,9 @@ def taker(weights: dict[str, Weight], bufts: Sequence[str]) -> Callable[[Any], A
         weight = weights.get(node.name)
         if weight is None or node.op != "NONE" or weight.type != node.type:
             return Array(node.name, node.type, node.ne, node.nb, node.get())
-        buft = node.buffer if node.buffer in bufts and node.buffer not in PLAIN else ""
         data = np.ascontiguousarray(weight.data)
-        return Array(node.name, node.type, node.ne, node.nb, data, True, buft)
+        place = home(node.buffer, bufts) or ""
+        return Array(node.name, node.type, node.ne, node.nb, data, True, place)
 
     def before(node: Any) -> Callable[[Any], Recorded]:
         sources = [source(each) for each in node.sources]

@@ -29,6 +29,7 @@ from ggmlprobe.worker.protocol import Event, ModelRequest
 from ggmlprobe.worker.supervisor import Worker
 
 SEEDS = (1, 2, 3)
+Cases = list[tuple[str | None, Case]]
 
 
 @click.command()
@@ -62,19 +63,23 @@ def locate(options: ModelOptions, widths: Sequence[int], window: int) -> None:
     worker = options.worker()
     try:
         config = configure(worker, options)
-        header = Header(SCHEMA_VERSION, command_line(), [config], collect_environment())
-        gathered, locations = Gathered({}), []
-        cases: dict[str, Case] = {}
+        locations: list[Location] = []
+        cases: dict[str | None, dict[str, Case]] = {None: {}}
         for width in widths:
             blank = Location(
                 config.id, width, window, options.chat_template, 0, [], Verdict.INVARIANT
             )
             made, found = run(worker, options, config, blank, text)
             locations.append(made)
-            cases |= {each.op.case(): each for each in found}
-        runner = Runner({config.id: worker}, SEEDS)
-        for row in runner.run([config], list(cases.values())):
-            gathered.take(row)
+            for buft, case in found:
+                cases.setdefault(buft, {})[case.op.case()] = case
+        configs = [replace(config, id=f"c{i}", buft=buft) for i, buft in enumerate(cases)]
+        header = Header(SCHEMA_VERSION, command_line(), configs, collect_environment())
+        gathered = Gathered({})
+        runner = Runner({each.id: worker for each in configs}, SEEDS)
+        for each in configs:
+            for row in runner.run([each], list(cases[each.buft].values())):
+                gathered.take(row)
     finally:
         worker.stop()
     record = replace(gathered.record(header, False), locations=locations)
@@ -99,10 +104,11 @@ def configure(worker: Worker, options: ModelOptions) -> Config:
 
 def run(
     worker: Worker, options: ModelOptions, config: Config, blank: Location, text: str
-) -> tuple[Location, list[Case]]:
-    """Locate at one width; the op probe's cases of the culprits."""
+) -> tuple[Location, Cases]:
+    """Locate at one width; the op probe's cases of the culprits, with the weights' buffer type."""
     args = {"blank": to_dict(blank), "text": text, "context": context_settings(config)}
-    made, cases = replace(blank, verdict=Verdict.UNSUPPORTED, detail="nothing was located"), []
+    made = replace(blank, verdict=Verdict.UNSUPPORTED, detail="nothing was located")
+    cases: Cases = []
     for event in ask(worker, ModelRequest("locate", options.spec(), args)):
         if event["event"] == "located":
             made = from_dict(Location, event["data"])
@@ -120,11 +126,14 @@ def failed(blank: Location, event: Event) -> Location:
     )  # fmt: skip
 
 
-def as_cases(given: Sequence[dict[str, Any]], width: int) -> Iterator[Case]:
+def as_cases(
+    given: Sequence[dict[str, Any]], width: int
+) -> Iterator[tuple[str | None, Case]]:
     """Cases to probe at every width of the block."""
     for each in given:
         params = {k: tuple(v) if isinstance(v, list) else v for k, v in each["params"].items()}
-        yield Case(each["op"], OPS[each["op"]](**params), tuple(range(1, width + 1)))
+        op = OPS[each["op"]](**params)
+        yield each["buft"], Case(each["op"], op, tuple(range(1, width + 1)))
 
 
 def status(locations: Sequence[Location]) -> int:

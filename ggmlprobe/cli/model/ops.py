@@ -17,6 +17,7 @@ from ggmlprobe.cli.run import run_and_print
 from ggmlprobe.errors import NothingRan, UsageError
 from ggmlprobe.model.located import GraphOp
 from ggmlprobe.model.node_rows import case_of, rows
+from ggmlprobe.model.ops import home
 from ggmlprobe.ops import OPS
 from ggmlprobe.record import Config, Record, Row, from_dict
 from ggmlprobe.report.model_ops import FORMATS
@@ -27,8 +28,6 @@ from ggmlprobe.worker.supervisor import Worker
 
 Render = Callable[[Record], str]
 FILE = click.Path(path_type=Path)
-# Buffer types that a weight lies in where the device has no other for it.
-PLAIN = ("CPU", "CPU_Mapped")
 
 
 @click.command()
@@ -145,11 +144,9 @@ def made_cases(
     """Cases of each kind, random inputs first; `homes` gets the buffer type of each."""
     chosen = tuple(sorted(set(widths)))
     for event in found:
-        buffer = event["data"]["buffer"]
-        home = buffer if buffer in bufts and buffer not in PLAIN else None
         for given in event["params"]:
             params = {k: tuple(v) if isinstance(v, list) else v for k, v in given.items()}
             op = OPS[event["op"]](**params)
             if op.case() not in homes:
-                homes[op.case()] = home
+                homes[op.case()] = home(event["data"]["buffer"], bufts)
                 yield Case(event["op"], op, chosen)
