@@ -84,6 +84,31 @@ def test_csv_has_a_row_per_node_that_differs(located: Any) -> None:
     assert [row["name"] for row in rows] == [node.name for node in made.locations[0].found]
 
 
+def test_repacked_weights_are_replayed_and_probed_as_they_lie(
+    cli: Cli, gemma3: Path, llama_h: Path
+) -> None:
+    done = cli(
+        *("model", "locate", gemma3, "-p", "One two three", "--block-width", "6", "-t", "1"),
+        *("--fa", "on", "--llama-h", llama_h, "-o", "json"), env=PASSIVE, timeout=600,
+    )  # fmt: skip
+    made = record.loads(done.stdout)
+    (found,) = made.locations
+    if found.verdict == "CRASH":
+        assert found.detail is not None
+        assert "--no-extra-bufts" in found.detail
+        return
+    repacked = {n.node for n in found.found if any("CPU_REPACK" in s for s in n.sources)}
+    if not repacked & {replay.node for replay in found.replays}:
+        pytest.skip("no repacked product differs in this library")
+    assert all(replay.exact for replay in found.replays)
+    places = {config.id: config.buft for config in made.configs}
+    assert "CPU_REPACK" in {places[row.config] for row in made.results}
+    for replay in found.replays:
+        if replay.node in repacked:
+            rows = [r for r in made.results if (r.case, r.width) == (replay.case, 6)]
+            assert [r.verdict for r in rows if places[r.config] == "CPU_REPACK"] == ["MISMATCH"]
+
+
 @pytest.mark.parametrize(
     ("options", "says"),
     [

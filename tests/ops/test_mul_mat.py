@@ -261,7 +261,10 @@ def test_a_case_tells_apart_what_upstream_does_not() -> None:
     # every parameter is in the record
     for op in ops:
         fields = {f.name for f in dataclasses.fields(op)}
-        assert op.params().keys() == fields
+        assert op.params().keys() == fields - {"source"}
+    real = MulMat(source="m.gguf#blk.0.ffn_up.weight")
+    assert real.params() == MulMat().params() | {"weights": "blk.0.ffn_up.weight"}
+    assert real.case() == MulMat().case()[:-1] + ",weights=blk.0.ffn_up.weight)"
 
 
 def test_bound_is_upstreams() -> None:

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from ggmlprobe.ggml.library import Library
+from ggmlprobe.ggml.llama.context import ModelContext
 from ggmlprobe.ggml.llama.model import Model
 from ggmlprobe.model.located import Location
 from ggmlprobe.pool import PoolStore
@@ -170,3 +171,26 @@ def test_logits_are_those_of_an_unwatched_run(
     )
     differing = [t for t in range(WIDTH) if block[t].tobytes() != single[t].tobytes()]
     assert found.logits_differing == differing
+
+
+def test_memory_that_cannot_go_back_is_restored(
+    locate: Locate, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = locate(fa="off")
+    monkeypatch.setattr(ModelContext, "rollback", lambda self, pos: False)
+    after = locate(fa="off")
+    assert (after.unchanged_single, after.unchanged_block) == (True, True)
+    assert after.logits_differing == before.logits_differing
+    # cells that a token does not see differ then: products with the cache are left out
+    assert after.nodes_compared < before.nodes_compared
+    assert {node.name for node in after.found} <= {node.name for node in before.found}
+
+
+def test_what_carries_a_difference_on_is_no_culprit(
+    locate: Locate, library: Library, clean: None
+) -> None:
+    found = locate(perturb(library, "ffn_norm-11", 1, "MUL"))
+    carried = next(node for node in found.found if node.name == "ffn_gate-11")
+    assert carried.tokens_differing == [1]
+    assert carried.culprit_tokens == []
+    assert carried.reaches_logits
