@@ -11,7 +11,7 @@ from ggmlprobe.verdict import Verdict
 class TokenDifference:
     """The first token in which a text is not the plain one, and what both evaluations say of it."""
 
-    position: int = field(metadata={"doc": "Which generated token; of a program's text, or -1."})
+    position: int = field(metadata={"doc": "Which generated token; -1 where only bytes are known."})
     byte: int = field(metadata={"doc": "First byte of the text that differs."})
     plain_token: int | None = field(
         default=None, metadata={"doc": "Token of the plain text; null where it ended before."}
@@ -23,7 +23,10 @@ class TokenDifference:
     piece: str = field(default="", metadata={"doc": "Its text."})
     plain_logits: list[float | None] = field(
         default_factory=list,
-        metadata={"doc": "Logits of the plain token and of this arm's, in the plain evaluation."},
+        metadata={
+            "doc": "Logits of the plain token and of this arm's, in the plain evaluation; of a "
+            "program, log-probabilities evaluated anew."
+        },
     )
     logits: list[float | None] = field(
         default_factory=list,
@@ -94,7 +97,10 @@ class Speculated:
     accepted: int | None = field(default=0, metadata={"doc": "Of those, accepted."})
     mean_length: float | None = field(
         default=None,
-        metadata={"doc": "1 + accepted / drafts: mean accepted length as upstream counts it."},
+        metadata={
+            "doc": "1 + accepted / drafts: mean accepted length as upstream counts it; of a "
+            "program, tokens per evaluation."
+        },
     )
     rechecked: int = field(default=0, metadata={"doc": "Tokens evaluated again alone."})
     changed: int = field(default=0, metadata={"doc": "Of those, with another argmax."})

@@ -158,7 +158,9 @@ def difference(row: Speculated, apart: TokenDifference, label: str) -> str:
     plain, other = which(apart.plain_token, apart.plain_piece), which(apart.token, apart.piece)
     line = f"{head}token {apart.position}{place}: plain {plain}, here {other}"
     if not apart.logits:
-        return line
+        margin = number(apart.plain_margin)
+        told = f"; log-probabilities plain {pair(apart.plain_logits)}, margin {margin}"
+        return line + (told if apart.plain_logits else "")
     return (
         f"{line}; logits plain {pair(apart.plain_logits)}, here {pair(apart.logits)}; "
         f"margin {number(apart.plain_margin)} and {number(apart.margin)}"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -17,14 +18,27 @@ from ggmlprobe.cli.progress import Progress
 from ggmlprobe.cli.run import INTERRUPTED, RETRIED, command_line, cpu_seconds, state_file
 from ggmlprobe.errors import NothingRan, UsageError
 from ggmlprobe.journal import Journal
+from ggmlprobe.model.program_runs import Programs
 from ggmlprobe.model.prompts import Prompt, chosen
+from ggmlprobe.model.record import ModelSettings
 from ggmlprobe.model.speculated import Speculated
 from ggmlprobe.model.speculation_runs import Children, Generate, Plan, record_of, run
-from ggmlprobe.record import SCHEMA_VERSION, Config, Header, Record, collect_environment
+from ggmlprobe.record import (
+    SCHEMA_VERSION,
+    Config,
+    DeviceRecord,
+    Header,
+    LibraryInfo,
+    Record,
+    collect_environment,
+)
 from ggmlprobe.report.model_speculate import FORMATS
 from ggmlprobe.verdict import FINDINGS, Verdict
+from ggmlprobe.worker import upstream
 from ggmlprobe.worker.protocol import Event
-from ggmlprobe.worker.supervisor import Worker
+
+# Room for the prompt in a program's context, beside what is generated.
+CONTEXT = 2048
 
 
 class Margins(click.ParamType):
@@ -77,11 +91,15 @@ class SpeculateProgress(Progress):
               help="Timed rounds, after one that warms up.")  # fmt: skip
 @click.option("--control/--no-control", default=True, show_default=True,
               help="Also with a draft that is wrong on purpose.")  # fmt: skip
+@click.option("--bin", "program", type=click.Path(path_type=Path), metavar="PATH",
+              help="Upstream's own llama-server or llama-cli instead, started twice: with and "
+              "without speculation.")  # fmt: skip
 @click.option("--ignore-eos", is_flag=True, help="Go on behind a token that ends the text.")
 @click.option("--retry", is_flag=True, help="With --resume: run CRASH, TIMEOUT and OOM rows again.")
 def speculate(
     options: ModelOptions, draft: Path | None, ngram: bool, n_max: int, prompts: str | None,
-    rechecks: Sequence[float], repeats: int, control: bool, ignore_eos: bool, retry: bool,
+    rechecks: Sequence[float], repeats: int, control: bool, program: Path | None,
+    ignore_eos: bool, retry: bool,
 ) -> None:  # fmt: skip
     """Generate greedily with and without speculation: the same bytes, how fast, how many accepted.
 
@@ -96,33 +114,89 @@ def speculate(
         raise UsageError("give either --draft MODEL2 or --ngram")
     if retry and options.resume is None:
         raise UsageError("--retry goes with --resume FILE")
+    if program and rechecks:
+        raise UsageError("--recheck-margin is not for --bin: upstream's programs do not recheck")
     text = options.text()
     plan = Plan(
         chosen([text] if text else [], prompts), options.n, n_max, options.chat_template,
         "draft" if draft else "ngram", str(draft) if draft else None, (0.0, *rechecks),
-        control, True, repeats, ignore_eos,
+        control and program is None, program is None, repeats, ignore_eos,
     )  # fmt: skip
     files = check_exports(options)
-    configs, workers = start(options, ())
-    try:
-        record, journal = with_children(options, plan, draft, configs, workers, retry)
-    finally:
-        for worker in workers.values():
-            worker.stop()
+    if program:
+        record, journal = with_programs(options, plan, program, retry)
+    else:
+        record, journal = with_children(options, plan, retry)
     publish(record, options, files)
     end(record, journal.path, options.resume is not None)
 
 
-def with_children(
-    options: ModelOptions, plan: Plan, draft: Path | None, configs: list[Config],
-    workers: dict[str, Worker], retry: bool,
-) -> tuple[Record, Journal]:  # fmt: skip
+def with_children(options: ModelOptions, plan: Plan, retry: bool) -> tuple[Record, Journal]:
     """Run the plan in child processes."""
-    progress = SpeculateProgress(plan.total(len(configs)))
-    second = options.spec(draft) if draft else None
-    children = Children(workers, options.spec(), second, plan, progress.step)
-    record, journal = collect(options, plan, configs, children.generate, progress, retry)
+    configs, workers = start(options, ())
+    try:
+        progress = SpeculateProgress(plan.total(len(configs)))
+        second = options.spec(Path(plan.draft)) if plan.draft else None
+        children = Children(workers, options.spec(), second, plan, progress.step)
+        record, journal = collect(options, plan, configs, children.generate, progress, retry)
+    finally:
+        for worker in workers.values():
+            worker.stop()
     return replace(record, timing=children.timing(cpu_seconds())), journal
+
+
+def with_programs(
+    options: ModelOptions, plan: Plan, program: Path, retry: bool
+) -> tuple[Record, Journal]:  # fmt: skip
+    """Run the plan with one of upstream's programs."""
+    configs = program_configs(options, program)
+    progress = SpeculateProgress(plan.total(len(configs)))
+
+    def begin(config: Config, speculates: bool) -> upstream.Program:
+        settings = upstream.Settings(
+            options.path, program_flags(options, config), CONTEXT + plan.n, plan.n_max,
+            plan.arm if speculates else None, Path(plan.draft) if plan.draft else None,
+        )  # fmt: skip
+        return upstream.start(program, settings, options.timeout)
+
+    programs = Programs(begin, plan.repeats, plan.ignore_eos, progress.step)
+    try:
+        return collect(options, plan, configs, programs.generate, progress, retry)
+    finally:
+        programs.close()
+
+
+def program_configs(options: ModelOptions, program: Path) -> list[Config]:
+    """The settings that are swept, for a program; it is the library, and picks its device."""
+    upstream.help_of(program)
+    library = LibraryInfo(str(program), upstream.version_of(program), None, "--bin")
+    name = options.device or "the program's own choice"
+    device = DeviceRecord(name, "", "", "")
+    pairs = [(k, v) for k in options.ctk for v in (options.ctv or (k,))]
+    batch = options.values("threads_batch")
+    return [
+        Config(
+            f"c{i}", library, device, None, threads, batch[0] if len(batch) == 1 else threads, {},
+            ModelSettings(str(options.path), options.path.name, options.path.stat().st_size, 0,
+                          options.ngl, fa, k, v, options.extra_bufts),
+        )
+        for i, (threads, fa, (k, v)) in enumerate(
+            product(options.values("threads"), options.fa, pairs)
+        )
+    ]  # fmt: skip
+
+
+def program_flags(options: ModelOptions, config: Config) -> tuple[str, ...]:
+    """Settings of a config as upstream's options, the same for both of a pair."""
+    model = config.model
+    assert model is not None
+    flags = ["-t", str(config.threads), "-tb", str(config.threads_batch), "-fa", model.fa]
+    flags += ["-ctk", model.type_k, "-ctv", model.type_v]
+    flags += ["-ngl", "999" if model.ngl < 0 else str(model.ngl)]
+    flags += [] if model.extra_bufts else ["--no-repack"]
+    if options.device:
+        flags += ["--device", "none" if options.device.lower() == "cpu" else options.device]
+    return tuple(flags)
 
 
 def collect(
