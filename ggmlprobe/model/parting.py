@@ -45,14 +45,16 @@ class Paths:
     """
 
     def __init__(
-        self, context: Context, switch: Switch, prefix: Sequence[int], tokens: Sequence[int]
-    ) -> None:
+        self, context: Context, switch: Switch, prefix: Sequence[int], tokens: Sequence[int],
+        beat: Callable[[], None] = lambda: None,
+    ) -> None:  # fmt: skip
         """Prefill the prefix as one batch.
 
         Args:
             switch: the context's callback.
+            beat: called before each decode: a sign of life.
         """
-        self._context, self._switch = context, switch
+        self._context, self._switch, self._beat = context, switch, beat
         self._start, self.tokens = len(prefix), list(tokens)
         context.clear()
         if prefix:
@@ -85,6 +87,7 @@ class Paths:
         return np.concatenate(rows)
 
     def _decode(self, tokens: Sequence[int], pos: int, watch: Watch | None) -> Logits:
+        self._beat()
         self._switch.now = watch
         try:
             return self._context.decode(tokens, pos, "all")

@@ -117,6 +117,8 @@ def _culprits(culprits: Sequence[NodeDifference]) -> str:
 
 
 def _ends(location: Location) -> list[str]:
+    if location.watched != "every node":
+        return ["- nodes after the first one were not followed: watching them changes their bits"]
     if not location.way:
         return ["- no difference reaches the logits"] if location.found else []
     way = [ascii_line(name) for name in location.way]
@@ -168,11 +170,12 @@ def _probe_lines(record: Record) -> list[str]:
 
 
 def _footer(record: Record) -> list[str]:
-    return [
+    lines = [
         f"- library: {library_line(record)}",
         f"- device: {device_line(record)}",
         f"- machine: {machine_line(record)}",
     ]
+    return [*lines, "- interrupted, widths are missing"] if record.interrupted else lines
 
 
 def render_csv(record: Record) -> str:

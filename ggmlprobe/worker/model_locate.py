@@ -64,10 +64,15 @@ def locate_in(
     switch, quiet = Switch(tamper), Switch(tamper)
     unwatched = {"callback": quiet} if tamper is not None else {}
     plain_context = open_context(session, model, room, settings | unwatched)
-    prefix, tokens = window_tokens(plain_context, prompt, blank.window, blank.width)
+
+    def beat() -> None:
+        session.begin("compute", width=blank.width)
+
+    prefix, tokens = window_tokens(plain_context, prompt, blank.window, blank.width, beat)
     watched_context = open_context(session, model, room, settings | {"callback": switch})
     parting = Parting(
-        Paths(plain_context, quiet, prefix, tokens), Paths(watched_context, switch, prefix, tokens)
+        Paths(plain_context, quiet, prefix, tokens, beat),
+        Paths(watched_context, switch, prefix, tokens, beat),
     )
     trail = parting.compare_all()
     watched = "every node"
@@ -75,7 +80,7 @@ def locate_in(
         trail, watched = parting.compare_one_by_one(), "one node per run"
     blank = replace(blank, prompt_tokens=len(prompt), tokens=tokens, watched=watched)
     made = describe(parting, trail, blank)
-    session.begin("replay")
+    session.begin("replay", width=blank.width)
     done = replays(session, model, parting, trail, settings, watched)
     return parting, replace(made, replays=done)
 
@@ -97,7 +102,7 @@ def cases(parting: Parting, made: Location, bufts: Sequence[str]) -> list[dict[s
 
 
 def window_tokens(
-    context: Any, prompt: Sequence[int], window: int, width: int
+    context: Any, prompt: Sequence[int], window: int, width: int, beat: Callable[[], None]
 ) -> tuple[list[int], list[int]]:
     """The prefix, and the block behind it: the prompt's last token and those the model writes."""
     tokens = list(prompt)
@@ -105,6 +110,7 @@ def window_tokens(
     if tokens[:-1]:
         context.decode(tokens[:-1], 0, "none")
     for _ in range(window + width - 1):
+        beat()
         logits = context.decode(tokens[-1:], len(tokens) - 1, "last")
         tokens.append(int(np.argmax(logits[0])))
     start = len(prompt) - 1 + window

@@ -44,11 +44,13 @@ def nodes(session: ModelSession, args: dict[str, Any]) -> None:
     graphs = {}
     for width in widths:
         watch = Watch()
+        session.begin("compute", width=width)
         Paths(context, switch, prefix, block[:width]).block(watch)
         graphs[width] = watch.graph.nodes
     found = chosen(graphs, model)
     paths = Paths(context, switch, prefix, block)
     for index, recorded in captured(paths, found, model).items():
+        session.begin("replay")
         at = {width: graph[index] for width, graph in graphs.items()}
         tell = partial(session.say, "outcome", op=found[index].op, shape=found[index].shape)
         one(session, at, recorded, settings, tell)

@@ -13,7 +13,8 @@ from ggmlprobe import plan, report
 from ggmlprobe.cli.model.compare import check_exports, model_settings
 from ggmlprobe.cli.model.options import ModelOptions, model_options
 from ggmlprobe.cli.options import Range
-from ggmlprobe.cli.run import command_line
+from ggmlprobe.cli.progress import Progress
+from ggmlprobe.cli.run import INTERRUPTED, command_line
 from ggmlprobe.codec import to_dict
 from ggmlprobe.errors import NothingRan, UsageError
 from ggmlprobe.gather import Gathered
@@ -30,6 +31,20 @@ from ggmlprobe.worker.supervisor import Worker
 
 SEEDS = (1, 2, 3)
 Cases = list[tuple[str | None, Case]]
+
+
+class LocateProgress(Progress):
+    """Widths done, and what runs now."""
+
+    def step(self, phase: str, width: int) -> None:
+        """Something begins."""
+        self.what = f"width {width}: {phase}"
+        self._show()
+
+    def finished(self) -> None:
+        """A width is done."""
+        self.done += 1
+        self._show()
 
 
 @click.command()
@@ -61,15 +76,21 @@ def locate(options: ModelOptions, widths: Sequence[int], window: int) -> None:
         raise UsageError("--resume is not for locate, which is one run")
     files = check_exports(options)
     worker = options.worker()
+    locations: list[Location] = []
+    interrupted = False
+    progress = LocateProgress(len(widths))
     try:
         config = configure(worker, options)
-        locations: list[Location] = []
         cases: dict[str | None, dict[str, Case]] = {None: {}}
         for width in widths:
             blank = Location(
                 config.id, width, window, options.chat_template, 0, [], Verdict.INVARIANT
             )
-            made, found = run(worker, options, config, blank, text)
+            try:
+                made, found = run(worker, options, config, blank, text, progress)
+            except KeyboardInterrupt:
+                interrupted = True
+                break
             locations.append(made)
             for buft, case in found:
                 cases.setdefault(buft, {})[case.op.case()] = case
@@ -77,16 +98,17 @@ def locate(options: ModelOptions, widths: Sequence[int], window: int) -> None:
         header = Header(SCHEMA_VERSION, command_line(), configs, collect_environment())
         gathered = Gathered({})
         runner = Runner({each.id: worker for each in configs}, SEEDS)
-        for each in configs:
+        for each in [] if interrupted else configs:
             for row in runner.run([each], list(cases[each.buft].values())):
                 gathered.take(row)
     finally:
+        progress.end()
         worker.stop()
-    record = replace(gathered.record(header, False), locations=locations)
+    record = replace(gathered.record(header, interrupted), locations=locations)
     for kind, path in files.items():
         report.write(path, FORMATS[kind](record), options.force)
     click.echo(FORMATS[options.output](record), nl=False)
-    sys.exit(status(locations))
+    sys.exit(INTERRUPTED if interrupted else status(locations))
 
 
 def configure(worker: Worker, options: ModelOptions) -> Config:
@@ -103,18 +125,22 @@ def configure(worker: Worker, options: ModelOptions) -> Config:
 
 
 def run(
-    worker: Worker, options: ModelOptions, config: Config, blank: Location, text: str
-) -> tuple[Location, Cases]:
+    worker: Worker, options: ModelOptions, config: Config, blank: Location, text: str,
+    progress: LocateProgress,
+) -> tuple[Location, Cases]:  # fmt: skip
     """Locate at one width; the op probe's cases of the culprits, with the weights' buffer type."""
     args = {"blank": to_dict(blank), "text": text, "context": context_settings(config)}
     made = replace(blank, verdict=Verdict.UNSUPPORTED, detail="nothing was located")
     cases: Cases = []
     for event in ask(worker, ModelRequest("locate", options.spec(), args)):
-        if event["event"] == "located":
+        if event["event"] == "begin":
+            progress.step(event["phase"], blank.width)
+        elif event["event"] == "located":
             made = from_dict(Location, event["data"])
             cases = list(as_cases(event["cases"], blank.width))
         elif event["event"] in ("failed", "died"):
             made = failed(blank, event)
+    progress.finished()
     return made, cases
 
 
