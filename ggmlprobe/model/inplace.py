@@ -71,11 +71,12 @@ class Tokens:
         """How tokens are cut out of a tensor that all widths have.
 
         Raises:
-            Unsupported: they cannot be told.
+            Unsupported: they cannot be told, or n_kv is not the same at every width.
         """
-        how = cut([ne(self.at[1])], ne(self._widest), self._width)
-        if how is None:
-            raise Unsupported("its tokens cannot be told")
+        one, all_ = ne(self.at[1]), ne(self._widest)
+        how = cut([one], all_, self._width)
+        if how is None or any(one[d] != all_[d] for d in range(len(one)) if d != how.axis):
+            raise Unsupported("its sizes differ in more than the number of tokens")
         return how
 
     def _filled(
