@@ -29,12 +29,13 @@ _FNV_PRIME = 0x100000001B3
 
 _CHUNK = 1 << 14  # hashes per step: 128 KiB, so that a step's temporaries stay in the L2 cache
 
+POOL_WEIGHTS = 2**20
 OUTLIER_GAIN = 32.0
 _OUTLIER_SHIFT = 58  # the top 6 bits are all zero once in 64
 
 # A normal's quantiles, one at random from each 256th, rounded to integers below 2^23: mean 0, mean
 # square 2^43. No two of them sum to 0.
-_COLUMN = (
+QUANTILES = (
     -8388607, -7335123, -6833944, -6693956, -6185478, -5939760, -5775509, -5567851,
     -5426532, -5380611, -5114124, -5072784, -4946110, -4858534, -4736298, -4639454,
     -4538729, -4416110, -4384675, -4229695, -4209451, -4122715, -4037286, -3980231,
@@ -73,11 +74,22 @@ _COLUMN = (
 @functools.cache
 def _table(dtype: str) -> npt.NDArray[Any]:
     """65536 sums of two quantiles: integers below 2^24, so exact in float32, times 2^-22."""
-    column = np.array(_COLUMN, dtype=np.int32)
+    column = np.array(QUANTILES, dtype=np.int32)
     sums = (column[:, None] + column[None, :]).ravel()
     table: npt.NDArray[Any] = (sums.astype(np.float32) * np.float32(2.0**-22)).astype(dtype)
     table.flags.writeable = False
     return table
+
+
+def pool_rows(k: int) -> int:
+    """Distinct rows that a weight tensor has: the largest prime not above max(61, 2**20 // k).
+
+    About 1 Mi weights; a prime count lets every row meet every lane of a kernel's tile.
+    """
+    rows = max(61, POOL_WEIGHTS // k)
+    while any(rows % divisor == 0 for divisor in range(2, int(rows**0.5) + 1)):
+        rows -= 1
+    return rows
 
 
 def _mix(z: int) -> int:

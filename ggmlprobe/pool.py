@@ -21,18 +21,10 @@ from ggmlprobe import inputs
 from ggmlprobe.errors import UsageError
 from ggmlprobe.ggml import quants
 from ggmlprobe.ggml.library import Library
+from ggmlprobe.inputs import pool_rows
 from ggmlprobe.weights_file import weight_of
 
-POOL_WEIGHTS = 2**20
 DIGEST_BYTES = 32
-
-
-def pool_rows(k: int) -> int:
-    """Rows in a pool: the largest prime not above max(61, 2**20 // k)."""
-    rows = max(61, POOL_WEIGHTS // k)
-    while any(rows % divisor == 0 for divisor in range(2, int(rows**0.5) + 1)):
-        rows -= 1
-    return rows
 
 
 @dataclass(frozen=True)

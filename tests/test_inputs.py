@@ -42,7 +42,7 @@ def test_splitmix64_gives_its_published_first_outputs() -> None:
 @given(st.integers(0, MASK), st.text(max_size=12), st.integers(0, 2**40))
 def test_value_is_the_table_entry_of_its_lane(seed: int, stream: str, index: int) -> None:
     lane = scalar_hash(seed, stream, index // 4) >> (16 * (index % 4)) & 0xFFFF
-    expected = (inputs._COLUMN[lane >> 8] + inputs._COLUMN[lane & 255]) / 2**22
+    expected = (inputs.QUANTILES[lane >> 8] + inputs.QUANTILES[lane & 255]) / 2**22
     assert inputs.normal(seed, stream, 1, start=index)[0] == expected
 
 
@@ -70,7 +70,7 @@ def test_float16_values_are_those_of_float32_rounded_to_nearest_even() -> None:
 
 
 def test_every_table_entry_is_an_integer_over_2_22_exact_in_float32() -> None:
-    column = np.array(inputs._COLUMN, dtype=np.int64)
+    column = np.array(inputs.QUANTILES, dtype=np.int64)
     sums = (column[:, None] + column[None, :]).ravel()
     assert np.abs(sums).max() < 2**24
     assert np.count_nonzero(sums) == 65536

@@ -25,6 +25,7 @@ from ggmlprobe.ggml.device import Backend, devices
 from ggmlprobe.ggml.find import Found, find
 from ggmlprobe.ggml.library import Library, check
 from ggmlprobe.ggml.maps import files_of, mapped_here
+from ggmlprobe.ggml.op_ids import op_ids
 from ggmlprobe.ops import OPS
 from ggmlprobe.ops.base import Op, Session
 from ggmlprobe.pool import PoolStore
@@ -105,8 +106,9 @@ class Child:
                 "path": shown_path(library.found), "version": library.version,
                 "commit": library.commit, "origin": library.found.origin, "stamp": library.stamp,
             },
-            "types": {t.name: {"blck_size": t.blck_size, "quantized": t.quantized}
-                      for t in library.types.values()},
+            "types": {t.name: {"id": t.id, "blck_size": t.blck_size, "type_size": t.type_size,
+                               "quantized": t.quantized} for t in library.types.values()},
+            "ops": op_ids(library),
             "devices": [dataclasses.asdict(device) for device in devices(library)],
             "silent": library.silent_backends(),
             "files": loaded_files(library),

@@ -1,0 +1,22 @@
+"""Reproducers of one case: a C program, a line for --test-file, a struct for test-backend-ops."""
+
+from __future__ import annotations
+
+from ggmlprobe.report.repro.c_program import link_line, program, run_line
+from ggmlprobe.report.repro.case import Case, cases_of, chosen
+from ggmlprobe.report.repro.test_case import struct
+from ggmlprobe.report.repro.test_file import LABEL, Numbers, TypeSize, lines
+
+__all__ = [
+    "LABEL",
+    "Case",
+    "Numbers",
+    "TypeSize",
+    "cases_of",
+    "chosen",
+    "lines",
+    "link_line",
+    "program",
+    "run_line",
+    "struct",
+]
