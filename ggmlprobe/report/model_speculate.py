@@ -123,6 +123,8 @@ def totals_table(record: Record) -> str:
         "x time": lambda each: number(each.ratio),
         "95 %": lambda each: span(each.ratio_low, each.ratio_high),
     }
+    if not any(each.recheck for each in totals):
+        del cells["recheck"], cells["rechecked"]
     return pipe_table(
         config_cells(record, [each.config for each in totals])
         | {name: list(map(cell, totals)) for name, cell in cells.items()}
