@@ -17,6 +17,7 @@ from ggmlprobe.cli.git_bisect import error_status
 from ggmlprobe.cli.model import model
 from ggmlprobe.cli.op import op
 from ggmlprobe.cli.preset import preset
+from ggmlprobe.cli.report import report
 from ggmlprobe.cli.repro import repro
 from ggmlprobe.cli.selftest import selftest
 from ggmlprobe.cli.sweep import sweep
@@ -75,5 +76,5 @@ def main() -> None:
     """
 
 
-for command in (op, sweep, bisect, threshold, ab, model, preset, repro, devices, selftest):
+for command in (op, sweep, bisect, threshold, ab, model, preset, report, repro, devices, selftest):
     main.add_command(command)

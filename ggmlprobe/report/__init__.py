@@ -48,12 +48,12 @@ def check(path: Path, force: bool = False) -> None:
         raise UsageError(f"{parent} is not writable: name a file elsewhere")
 
 
-def write(path: Path, text: str, force: bool = False) -> None:
+def write(path: Path, content: str | bytes, force: bool = False) -> None:
     """Write a report; the file has either its old content or the whole new one, never a part.
 
     Args:
         path: the file; what a symbolic link points to is replaced, not the link.
-        text: its content.
+        content: text, written as UTF-8, or bytes.
         force: replace an existing file.
 
     Raises:
@@ -61,12 +61,13 @@ def write(path: Path, text: str, force: bool = False) -> None:
         UsageError: the file cannot be written.
     """
     check(path, force)
+    data = content.encode() if isinstance(content, str) else content
     target = Path(os.path.realpath(path))
     try:
         if _is_device(target):
-            target.write_text(text, encoding="utf-8")
+            target.write_bytes(data)
         else:
-            _replace(target, text)
+            _replace(target, data)
     except OSError as error:
         raise UsageError(f"cannot write {path}: {error.strerror}: name another file") from error
 
@@ -76,11 +77,11 @@ def _is_device(path: Path) -> bool:
     return path.exists() and not path.is_file()
 
 
-def _replace(target: Path, text: str) -> None:
+def _replace(target: Path, data: bytes) -> None:
     beside = target.with_name(f".{target.name}.{os.getpid()}.tmp")
     try:
-        with beside.open("x", encoding="utf-8", newline="") as file:
-            file.write(text)
+        with beside.open("xb") as file:
+            file.write(data)
             file.flush()
             os.fsync(file.fileno())
         beside.replace(target)

@@ -18,9 +18,9 @@ def footer(record: Record) -> list[str]:
     return [
         f"- library: {library_line(record)}",
         f"- device: {device_line(record)}",
-        f"- seeds: {_seeds(record)}",
+        f"- seeds: {seeds_line(record)}",
         f"- machine: {machine_line(record)}",
-        f"- findings: {_findings(record)}",
+        f"- findings: {findings_line(record)}",
     ]
 
 
@@ -57,7 +57,8 @@ def _values(record: Record, name: str) -> str:
     return " and ".join(dict.fromkeys(map(CONFIG_COLUMNS[name], record.configs)))
 
 
-def _seeds(record: Record) -> str:
+def seeds_line(record: Record) -> str:
+    """Seeds of all rows, and whether an INVARIANT has fewer than it needs."""
     text = ranges(part.seed for row in record.results for part in row.seeds) or "none"
     few = any(
         row.verdict == Verdict.INVARIANT and len(row.seeds) < SEEDS_WANTED for row in record.results
@@ -74,7 +75,8 @@ def machine_line(record: Record) -> str:
     return ", ".join(ascii_line(part) for part in parts if part)
 
 
-def _findings(record: Record) -> str:
+def findings_line(record: Record) -> str:
+    """How many rows are findings, and how many have each verdict."""
     counts = Counter(row.verdict for row in record.results)
     found = sum(count for verdict, count in counts.items() if verdict in FINDINGS)
     each = ", ".join(f"{counts[v]} {v}" for v in Verdict if counts[v])

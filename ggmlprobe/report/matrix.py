@@ -34,15 +34,21 @@ Rows = Mapping[int, Result]
 
 def table(record: Record) -> str:
     """Markdown: command, a matrix for each op, legend, why rows are missing, footer."""
-    blocks = [command_line(record.command)]
+    blocks = [command_line(record.command), tables(record)]
+    blocks += ["\n".join(setting_lines(record))]
+    blocks += ["\n".join([*kernel_lines(record), *footer(record)])]
+    return "\n\n".join(filter(None, blocks)) + "\n"
+
+
+def tables(record: Record) -> str:
+    """A matrix for each op, legend, and why rows are missing."""
+    blocks = list[str]()
     for op in dict.fromkeys(row.op for row in record.results):
         rows = [row for row in record.results if row.op == op]
         layout = layout_of(record, rows)
         blocks += [constant_line(layout), _matrix(record, rows, layout)]
     blocks.append("\n".join([*_legend(record), *_reasons(record)]))
-    blocks += ["\n".join(setting_lines(record))]
-    blocks += ["\n".join([*kernel_lines(record), *footer(record)])]
-    return "\n\n".join(filter(None, blocks)) + "\n"
+    return "\n\n".join(filter(None, blocks))
 
 
 def _matrix(record: Record, rows: Sequence[Result], layout: Layout) -> str:
