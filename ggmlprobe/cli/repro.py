@@ -19,7 +19,7 @@ EMITTED = ("c", "test-file", "test-case")
 TIMEOUT = 60.0
 
 
-@click.command("repro")
+@click.command("repro", short_help="Print a case as a program or test that needs no ggmlprobe.")
 @click.argument("run", type=click.Path(path_type=Path))
 @click.option(
     "--case",
@@ -84,7 +84,9 @@ def _emitted(case: made.Case, emit: str, width: int | None, lib: str | None) -> 
     if emit == "c":
         return made.program(case), _how_to_build(case, lib)
     if emit == "test-case":
-        return made.struct(case, width), f"run: {backend} -o {case.op}_WIDTH"
+        return made.struct(case, width), (
+            f"run: {backend} -o {case.op}_WIDTH, which takes half of the cores as threads"
+        )
     text = made.lines(case, _numbers(lib or _recorded(case)), width)
     return text, f"run: {backend} --test-file FILE, of this library's version\n{made.LABEL}"
 

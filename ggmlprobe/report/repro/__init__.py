@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from ggmlprobe.report.repro.backend_ops_line import LABEL, Numbers, TypeSize, lines
+from ggmlprobe.report.repro.backend_ops_struct import struct
 from ggmlprobe.report.repro.c_program import link_line, program, run_line
 from ggmlprobe.report.repro.case import Case, cases_of, chosen
-from ggmlprobe.report.repro.test_case import struct
-from ggmlprobe.report.repro.test_file import LABEL, Numbers, TypeSize, lines
 
 __all__ = [
     "LABEL",

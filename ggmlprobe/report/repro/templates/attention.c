@@ -30,7 +30,7 @@ static void load(uint64_t seed) {
     sink_values = normal(seed, "sinks", HEADS); for (int64_t h = 0; h < HEADS; h++) sink_values[h] *= 4; //? SINKS
 }
 static void feed(int64_t first, int64_t n) { /* token t is in cell CELLS - TOKENS + t and sees those up to it */
-    ggml_backend_tensor_set(q, queries + first*HEADS*HSK, 0, ggml_nbytes(q)); //? PLAIN
+    ggml_backend_tensor_set(q, queries + first*HEADS*HSK, 0, n*HEADS*HSK*4); //? PLAIN
     for (int64_t i = 0, t, h; t = i/HEADS, h = i%HEADS, i < STREAMS*n*HEADS; i++) /* [STREAMS][n][HEADS] */ //? !PLAIN
         ggml_backend_tensor_set(q, queries + ((t/n*TOKENS + first + t%n)*HEADS + h)*HSK, @query@*HSK*4, HSK*4); //? !PLAIN
     float * values = malloc(STREAMS*n*N_KV*sizeof(float)); /* of the mask */ //? MASK

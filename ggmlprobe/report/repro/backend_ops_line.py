@@ -41,11 +41,12 @@ class Numbers:
 
 
 class Source(NamedTuple):
-    """A source tensor: type, dimensions, and the order its dimensions have in memory."""
+    """A source tensor: type, dimensions, the order these have in memory, and values in a row."""
 
     type: str
     ne: tuple[int, int, int, int]
     order: tuple[int, int, int, int] = (0, 1, 2, 3)
+    row: int = 0
 
 
 def lines(case: Case, numbers: Numbers, width: int | None = None) -> str:
@@ -88,7 +89,7 @@ def _strides(case: Case, source: Source, size: TypeSize) -> list[int]:
     strides, step = [0] * 4, size.type_size
     for axis in source.order:
         strides[axis] = step
-        step *= source.ne[axis] // (size.blck_size if axis == 0 else 1)
+        step *= (source.row or source.ne[0]) // size.blck_size if axis == 0 else source.ne[axis]
     return strides
 
 
@@ -113,7 +114,8 @@ def _mul_mat_id(case: Case, width: int) -> list[Node]:
     m, k, slots = case.integer("m"), case.integer("k"), 1 if case.value("b", bool) else used
     sources = [
         Source(case.value("type_a", str), (k, m, experts, 1)),
-        Source(case.value("type_b", str), (k, slots, width, 1)), Source("i32", (used, width, 1, 1)),
+        Source(case.value("type_b", str), (k, slots, width, 1)),
+        Source("i32", (used, width, 1, 1), row=experts),
     ]  # fmt: skip
     return [("MUL_MAT_ID", (m, used, width, 1), [0], sources)]
 

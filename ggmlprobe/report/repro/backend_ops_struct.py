@@ -79,7 +79,7 @@ def struct(case: Case, width: int | None = None) -> str:
         raise case.refused(f"width {width} is more than {MOST_TOKENS}: give --width")
     arguments, prec = _ARGUMENTS[case.op](case, width)
     single = (*shape.single, PREC.format("t")) if prec else shape.single
-    return fill(template("test_case.cpp").replace("@block@\n", _lines(
+    return fill(template("backend_ops_struct.cpp").replace("@block@\n", _lines(
         (PREC.format("block"),) if prec else (), 8)), {
         "op": case.op, "base": shape.base, "n": shape.n, "axis": str(shape.axis),
         "width": str(width), "arguments": arguments, "single": _lines(single, 12).rstrip("\n"),
