@@ -139,21 +139,30 @@ def acceptance(each: SpeculationTotal) -> str:
 
 
 def difference_lines(record: Record) -> list[str]:
-    """A line for each text that differs: the token, both candidates, their logits, the margins."""
+    """A line for each token in which texts of a prompt differ: candidates, logits, margins."""
     labels = labels_of(record)
-    found = [row for row in record.speculated if row.difference is not None]
-    lines = [
-        f"- {difference(row, row.difference, labels[row.config])}"
-        for row in found[:DIFFERENCES_SHOWN] if row.difference is not None
-    ]  # fmt: skip
-    more = len(found) - DIFFERENCES_SHOWN
-    return [*lines, f"- and {more} more texts that differ"] if more > 0 else lines
+    groups: dict[tuple[object, ...], list[Speculated]] = {}
+    for row in record.speculated:
+        if (apart := row.difference) is not None:
+            place = (row.config, row.prompt, apart.position, apart.byte, apart.token, apart.own)
+            groups.setdefault(place, []).append(row)
+    lines = []
+    for first, *others in list(groups.values())[:DIFFERENCES_SHOWN]:
+        assert first.difference is not None
+        also = f"; also {', '.join(map(way, others))}" if others else ""
+        lines.append(f"- {difference(first, first.difference, labels[first.config])}{also}")
+    more = len(groups) - DIFFERENCES_SHOWN
+    return [*lines, f"- and {more} more places where a text differs"] if more > 0 else lines
+
+
+def way(row: Speculated) -> str:
+    """The arm, with its margin."""
+    return f"{row.arm} recheck {row.recheck:g}" if row.recheck else row.arm
 
 
 def difference(row: Speculated, apart: TokenDifference, label: str) -> str:
     """Where a text parts from the plain one."""
-    margin = f", recheck {row.recheck:g}" if row.recheck else ""
-    head = f"{row.verdict}{label} {ascii_line(row.prompt)}, {row.arm}{margin}: "
+    head = f"{row.verdict}{label} {ascii_line(row.prompt)}, {way(row)}: "
     if apart.position < 0:
         return f"{head}byte {apart.byte}: plain {apart.plain_piece!a}, here {apart.piece!a}"
     place = "" if apart.width is None else f" (row {apart.offset} of a block of {apart.width})"

@@ -136,6 +136,16 @@ def test_the_record_reads_back_and_every_format_renders() -> None:
     assert len(FORMATS["csv"](made).splitlines()) == len(ROWS) + 1
 
 
+def test_arms_that_differ_in_the_same_token_share_a_line() -> None:
+    rows = [filled("a", "MISMATCH", difference=APART, recheck=margin) for margin in (0.0, 0.1)]
+    later = replace(APART, position=6)
+    rows.append(replace(filled("a", "MISMATCH", difference=later), arm="wrong"))
+    table = FORMATS["md"](record_of(header(), rows, False))
+    assert table.count("- MISMATCH") == 2
+    assert "; also draft recheck 0.1" in table
+    assert "MISMATCH a, wrong: token 6" in table
+
+
 def test_an_empty_record_renders() -> None:
     made = record_of(header(), [], True)
     assert "interrupted" in FORMATS["md"](made)
