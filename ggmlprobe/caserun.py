@@ -173,9 +173,9 @@ class CaseRun:
         def largest(name: str) -> float:
             return max(float(outcome[name]) for outcome in outcomes)
 
+        verdict = worst(judge(self._evidence(outcome)) for outcome in outcomes)
         return self._row(
-            width,
-            str(worst(judge(self._evidence(outcome)) for outcome in outcomes)),
+            width, str(verdict), detail=self._why(verdict, outcomes),
             columns_differing=total.columns, elements=total.elements,
             elements_differing=total.elements_differing, max_ulp=total.max_ulp,
             ulp_histogram=total.ulp_histogram, signed_zero=total.signed_zero,
@@ -187,6 +187,13 @@ class CaseRun:
             compute_seconds=sum(event["compute_seconds"] for event in events),
             **self._measured(width),
         )  # fmt: skip
+
+    def _why(self, verdict: Verdict, outcomes: list[dict[str, Any]]) -> str | None:
+        """What a WRONG row is off by, and from what bound."""
+        if verdict != Verdict.WRONG:
+            return None
+        worse = max(float(o[name]) for o in outcomes for name in ("nmse_serial", "nmse_width"))
+        return f"NMSE {worse:.2g} above upstream's {self.op.bound(self.config.device.features):g}"
 
     def _measured(self, width: int) -> dict[str, Any]:
         """What the passes measured, as fields of the row."""
@@ -205,6 +212,7 @@ class CaseRun:
             repeats=outcome["serial_repeats"] and outcome["width_repeats"],
             differs=bool(outcome["difference"]["columns"]), nmse_serial=outcome["nmse_serial"],
             nmse_width=outcome["nmse_width"], bound=self.op.bound(self.config.device.features),
+            elements=outcome["difference"]["elements"],
         )  # fmt: skip
 
     @staticmethod

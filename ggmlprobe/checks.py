@@ -9,12 +9,12 @@ from ggmlprobe.ops.attention import N_KV_PAD, Attention
 from ggmlprobe.ops.base import Op
 
 CHECKS = {
-    "kv-padding": "the same visible cells at n_kv N (serial) and N+256 (blocks)",
+    "kv-padding": "each width at n_kv N against itself at N+256, same visible cells",
 }
 
 
 def paired(check: str | None, op: Op) -> list[Op]:
-    """The case of the serial runs, and that of the blocks where a check makes it another.
+    """The case, and for a check the other case that each width is compared with.
 
     A verify block can cross a 256-cell boundary that its serial twins did not: kv-padding compares
     the same visible tokens at n_kv N and N+256.

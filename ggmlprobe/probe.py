@@ -20,7 +20,7 @@ Reference = Callable[[int], tuple[np.ndarray, np.ndarray]]
 
 @dataclass(frozen=True)
 class Outcome:
-    """What one width gave for one seed.
+    """What one width gave for one seed; for a check "serial" is the same width the plain way.
 
     Attributes:
         difference: serial against block, over the tokens they share.
@@ -108,20 +108,40 @@ def serial_outcome(serial: Serial, tokens: int) -> Outcome:
 
 def block_outcome(serial: Serial, block: Evaluate, reference: Reference, width: int) -> Outcome:
     """Evaluate a block of `width` tokens twice and compare it with the serial runs."""
-    out = block(0, width)
-    again = block(0, width)
-    alone = serial.outputs(width)
-    difference = compare.compare(alone, out)
-    errors, scaled = serial.errors(width), 0.0
-    errors_width = list(errors)
+    alone, errors = serial.outputs(width), serial.errors(width)
+    return _compared(alone, errors, serial.repeats(width), block, reference, width)
+
+
+def paired_outcome(
+    evaluate: Evaluate, block: Evaluate, reference: Reference, width: int
+) -> Outcome:
+    """Evaluate the same `width` tokens in two ways, each twice, and compare them."""
+    base, again = evaluate(0, width), evaluate(0, width)
+    errors = [compare.sum_sq_error(row, reference(t)[0]) for t, row in enumerate(base)]
+    repeats = base.tobytes() == again.tobytes()
+    return _compared(base, errors, repeats, block, reference, width)
+
+
+def _compared(
+    base: np.ndarray,
+    errors: list[tuple[float, float]],
+    base_repeats: bool,
+    block: Evaluate,
+    reference: Reference,
+    width: int,
+) -> Outcome:
+    """Evaluate a block twice and compare it with outputs of the same tokens."""
+    out, again = block(0, width), block(0, width)
+    difference = compare.compare(base, out)
+    errors_width, scaled = list(errors), 0.0
     for token in difference.columns:
         exact, magnitude = reference(token)
         errors_width[token] = compare.sum_sq_error(out[token], exact)
-        scaled = max(scaled, compare.max_err_scaled(alone[token], out[token], magnitude))
-    nan, unwritten = specials(alone, out)
+        scaled = max(scaled, compare.max_err_scaled(base[token], out[token], magnitude))
+    nan, unwritten = specials(base, out)
     return Outcome(
         width=width, difference=difference, hashes=[compare.hash_token(row) for row in out],
-        serial_repeats=serial.repeats(width), width_repeats=out.tobytes() == again.tobytes(),
+        serial_repeats=base_repeats, width_repeats=out.tobytes() == again.tobytes(),
         nan=nan, unwritten=unwritten, nmse_serial=total_nmse(errors),
         nmse_width=total_nmse(errors_width), max_err_scaled=scaled,
     )  # fmt: skip
@@ -145,8 +165,8 @@ def probe(
         reference: token to (float64 output [E], magnitude [E]).
         widths: ascending widths to run; 1 is the serial reference itself.
         tokens: all tokens, the widest width of the case.
-        block: evaluates the blocks where they differ from the serial runs in more than width
-            (another n_kv); width 1 is then a block like any other.
+        block: for a check, evaluates the same tokens another way (another n_kv): then each width
+            is compared with itself, and nothing with width 1.
         begin: called before each width's runs, with 1 before the serial runs.
         row_errors: exceptions that end one width and not the run.
         failed: called with the width and such an exception.
@@ -155,14 +175,18 @@ def probe(
         An outcome per width, in order; the serial reference first where its hashes are needed.
     """
     serial = Serial(evaluate, reference)
-    begin(1)
-    serial.run_to(tokens)
     if block is None:
+        begin(1)
+        serial.run_to(tokens)
         yield serial_outcome(serial, tokens)
     for width in widths:
-        if block is not None or width > 1:
-            begin(width)
-            try:
-                yield block_outcome(serial, block or evaluate, reference, width)
-            except row_errors as error:
-                failed(width, error)
+        if block is None and width == 1:
+            continue
+        begin(width)
+        try:
+            if block is None:
+                yield block_outcome(serial, evaluate, reference, width)
+            else:
+                yield paired_outcome(evaluate, block, reference, width)
+        except row_errors as error:
+            failed(width, error)

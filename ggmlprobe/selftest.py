@@ -71,7 +71,7 @@ EXPECTED = (
 
 def run(worker: Worker, config: Config) -> Iterator[tuple[Expected, bool]]:
     """Plant each fault; whether it led to exactly what it must."""
-    case = Case("mul_mat", MulMat(type_a="f32", m=16, k=1), WIDTHS)
+    case = Case("mul_mat", MulMat(type_a="f32", m=64, k=1), WIDTHS)
     patience = worker.timeout
     for expected in EXPECTED:
         worker.timeout = HANG_TIMEOUT if expected.fault == "hang" else patience

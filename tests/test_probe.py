@@ -186,7 +186,14 @@ def test_a_block_evaluator_of_its_own_makes_width_one_a_block() -> None:
     assert {w: o.difference.columns for w, o in made.items()} == {1: [0], 3: [0, 1, 2]}
     assert made[1].hashes == [hash_token(-OUT[0])]
     assert block.runs == {(0, 1): 2, (0, 3): 2}
-    assert serial.runs == {(token, 1): 2 for token in range(TOKENS)}
+    assert serial.runs == {(0, 1): 2, (0, 3): 2}, "each width is compared with itself"
+
+
+def test_a_check_does_not_see_what_the_width_does() -> None:
+    """Both ways give blocks other bits than serial runs, and the same as each other."""
+    ways = [Evaluator(lambda out, first, count, run: np.negative(out, out)) for _ in range(2)]
+    made = probe(ways[0], reference, (1, 3), TOKENS, block=ways[1])
+    assert [o.difference.columns for o in made] == [[], []]
 
 
 def test_an_error_of_a_width_ends_that_width_only() -> None:

@@ -16,7 +16,9 @@ ORDER = [
     "NONDETERMINISTIC", "WRONG", "PRECISION", "MISMATCH", "INVARIANT",
 ]  # fmt: skip
 BOUND = 5e-4
-CLEAN = Evidence(0, 0, repeats=True, differs=False, nmse_serial=2e-6, nmse_width=2e-6, bound=BOUND)
+CLEAN = Evidence(
+    0, 0, repeats=True, differs=False, nmse_serial=2e-6, nmse_width=2e-6, bound=BOUND, elements=64
+)
 
 # What turns clean evidence into each verdict that judge() gives, highest precedence first.
 SYMPTOMS = {
@@ -76,6 +78,14 @@ def test_worst_of_no_case_is_no_pass() -> None:
 
 def test_findings_are_all_but_invariant_and_unsupported() -> None:
     assert {str(v) for v in FINDINGS} == set(ORDER) - {"INVARIANT", "UNSUPPORTED"}
+
+
+def test_few_elements_or_no_bound_accuse_nobody() -> None:
+    off = replace(CLEAN, nmse_width=0.1)
+    assert judge(off) is Verdict.WRONG
+    assert judge(replace(off, elements=63)) is Verdict.INVARIANT
+    assert judge(replace(off, bound=math.inf)) is Verdict.INVARIANT
+    assert judge(replace(off, elements=1, nmse_width=math.nan)) is Verdict.WRONG
 
 
 def test_error_at_the_bound_is_not_wrong() -> None:

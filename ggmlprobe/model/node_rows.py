@@ -50,7 +50,7 @@ def _row(config: Config, kind: GraphOp, outcome: Mapping[str, Any]) -> Result:
     evidence = Evidence(
         nan=outcome["nan"], unwritten=outcome["unwritten"],
         repeats=outcome["serial_repeats"] and outcome["width_repeats"], differs=bool(columns),
-        nmse_serial=0.0, nmse_width=0.0, bound=math.inf,
+        nmse_serial=0.0, nmse_width=0.0, bound=math.inf, elements=difference["elements"],
     )  # fmt: skip
     case = case_of(kind)
     return Result(

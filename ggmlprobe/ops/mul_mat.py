@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -95,8 +96,8 @@ class MulMat:
         return ((self.type_a, self.k), (self.type_b, self.k))
 
     def bound(self, features: Mapping[str, str]) -> float:
-        """Upstream's max_nmse_err()."""
-        return nmse_bound(self.type_a, features)
+        """Upstream's max_nmse_err(), which holds for inputs as upstream's, without outliers."""
+        return nmse_bound(self.type_a, features) if self.activations == "normal" else math.inf
 
     def bytes_needed(self, library: Library, widest: int) -> int:
         """Bytes of src0, src1 and dst at the widest width."""
@@ -138,9 +139,7 @@ class MulMatEvaluator:
         op, rows = self.op, self.op.rows_a
         self.weights = Weights(self.session, op.type_a, self._stored_ne((op.k, op.m, *op.bs)))
         self.blocks.support()
-        self.pool = self.session.pools.get(
-            op.type_a, op.k, rows, self.weights_seed, op.source
-        )
+        self.pool = self.session.pools.get(op.type_a, op.k, rows, self.weights_seed, op.source)
         self.weights.fill(self._stored_a(rows))
 
     def copy_weights(self) -> Weights:

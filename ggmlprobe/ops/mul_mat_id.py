@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
@@ -129,8 +130,8 @@ class MulMatId:
         return ((self.type_a, self.k), (self.type_b, self.k))
 
     def bound(self, features: Mapping[str, str]) -> float:
-        """Upstream's max_nmse_err()."""
-        return nmse_bound(self.type_a, features)
+        """Upstream's max_nmse_err(), which holds for inputs as upstream's, without outliers."""
+        return nmse_bound(self.type_a, features) if self.activations == "normal" else math.inf
 
     def bytes_needed(self, library: Library, widest: int) -> int:
         """Bytes of src0, src1, ids and dst at the widest width."""
@@ -166,9 +167,7 @@ class MulMatIdEvaluator:
         op, rows = self.op, self.op.m * self.op.n_mats
         self.weights = Weights(self.session, op.type_a, (op.k, op.m, op.n_mats))
         self.blocks.support()
-        self.pool = self.session.pools.get(
-            op.type_a, op.k, rows, self.weights_seed, op.source
-        )
+        self.pool = self.session.pools.get(op.type_a, op.k, rows, self.weights_seed, op.source)
         row_size = self.session.library.row_size(op.type_a, op.k)
         self.weights.fill(self.pool.layout(np.arange(rows), row_size))
 
