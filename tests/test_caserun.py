@@ -143,9 +143,9 @@ def test_the_bound_follows_the_device() -> None:
     op = MulMat(type_a="mxfp4", m=16, k=256)
     device = dataclasses.replace(DEVICE, features={"BLACKWELL_NATIVE_FP4": "1"})
     native = dataclasses.replace(CONFIG, device=device)
-    event = outcome(1, 2, nmse_serial=1e-2, nmse_width=1e-2)
+    event = outcome(1, 4, nmse_serial=1e-2, nmse_width=1e-2)
     verdicts = [
-        feed(run_of(op=op, config=config, widths=(2,), seeds=(1,)), event)[0].verdict
+        feed(run_of(op=op, config=config, widths=(4,), seeds=(1,)), event)[0].verdict
         for config in (CONFIG, native)
     ]
     assert verdicts == ["WRONG", "INVARIANT"]
