@@ -61,3 +61,7 @@ class HeaderRefused(ProbeError):
 
 class ModelBroken(ProbeError):
     """A GGUF that is truncated, corrupt, hostile, or of a model this library does not know."""
+
+
+class NotComparable(ProbeError):
+    """Two records of other devices, seeds or cases."""

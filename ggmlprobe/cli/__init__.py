@@ -13,6 +13,7 @@ from ggmlprobe import __version__
 from ggmlprobe.cli.ab import ab
 from ggmlprobe.cli.bisect import bisect
 from ggmlprobe.cli.devices import devices
+from ggmlprobe.cli.diff import diff
 from ggmlprobe.cli.git_bisect import error_status
 from ggmlprobe.cli.model import model
 from ggmlprobe.cli.op import op
@@ -76,5 +77,7 @@ def main() -> None:
     """
 
 
-for command in (op, sweep, bisect, threshold, ab, model, preset, report, repro, devices, selftest):
+for command in (
+    op, sweep, bisect, threshold, ab, model, preset, report, repro, diff, devices, selftest,
+):  # fmt: skip
     main.add_command(command)

@@ -135,6 +135,8 @@ class ProbeOptions:
     export_md: Path | None
     export_csv: Path | None
     export_json: Path | None
+    export_junit: Path | None
+    baseline: Path | None
     force: bool
     git_bisect: bool
 
@@ -170,6 +172,11 @@ def probe_options(function: F) -> F:
                      show_default=True, help="Format on stdout."),
         *(click.option(f"--export-{kind}", type=path, metavar="FILE",
                        help=f"Also write the record as {kind}.") for kind in ("md", "csv", "json")),
+        click.option("--export-junit", type=path, metavar="FILE",
+                     help="Also write a JUnit XML: a test case per row."),
+        click.option("--baseline", type=path, metavar="FILE",
+                     help="Findings of this run's earlier --export-json are expected: exit status "
+                     "1 only if one is new or gone."),
         click.option("--force", is_flag=True, help="Overwrite files that exist."),
         click.option("--git-bisect", is_flag=True,
                      help="Exit status for git bisect run: 0 good, 1 bad, 125 cannot tell."),

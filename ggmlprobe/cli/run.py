@@ -14,6 +14,7 @@ from pathlib import Path
 import click
 
 from ggmlprobe import plan, report
+from ggmlprobe.cli.baseline import Baseline
 from ggmlprobe.cli.fleet import Fleet
 from ggmlprobe.cli.git_bisect import row_status
 from ggmlprobe.cli.options import ProbeOptions
@@ -53,7 +54,8 @@ def state_file() -> Path:
 
 def check_exports(options: ProbeOptions) -> dict[str, Path]:
     """Formats and files asked for; refused before the run rather than after it."""
-    named = {"md": options.export_md, "csv": options.export_csv, "json": options.export_json}
+    named = {"md": options.export_md, "csv": options.export_csv, "json": options.export_json,
+             "junit": options.export_junit}  # fmt: skip
     files = {kind: path for kind, path in named.items() if path is not None}
     for path in files.values():
         report.check(path, options.force)
@@ -81,6 +83,9 @@ def run_and_print(
         fleet: the children, if not one for each environment.
     """
     files = check_exports(options)
+    if options.baseline is not None and options.git_bisect:
+        raise UsageError("--baseline excludes --git-bisect")
+    baseline = Baseline(options.baseline) if options.baseline else None
     if options.retry and options.resume is None:
         raise UsageError("--retry goes with --resume FILE")
     if options.hot and not options.time:
@@ -91,6 +96,8 @@ def run_and_print(
         cases = cases_of(ready)
         plan.check_cases(cases, ready["types"])
         configs = list(fleet.configs)
+        if baseline is not None:
+            baseline.check(configs, options.seeds)
         header = Header(SCHEMA_VERSION, command_line(), configs, collect_environment())
         with Journal.open(
             options.resume or state_file(), header, resume=options.resume is not None
@@ -111,6 +118,8 @@ def run_and_print(
     if options.resume is None:
         journal.path.unlink(missing_ok=True)
     status = exit_status(record)
+    if baseline is not None:
+        status = baseline.judge(record)
     sys.exit(row_status(record) if options.git_bisect else status)
 
 
@@ -172,6 +181,7 @@ def publish(
     formats: Formats = report.FORMATS,
 ) -> None:
     """Write the exports, which no closed pipe may cost, and print in the chosen format."""
+    renderers = {**report.EXPORTS, **formats}
     for kind, path in files.items():
-        report.write(path, formats[kind](record), options.force)
+        report.write(path, renderers[kind](record), options.force)
     click.echo(formats[options.output](record), nl=False)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -10,7 +11,7 @@ from ggmlprobe.errors import FileExists, UsageError
 from ggmlprobe.record import Record
 from ggmlprobe.report import csv, json, jsonl, markdown, model_compare, model_rows
 
-__all__ = ["FORMATS", "check", "write"]
+__all__ = ["EXPORTS", "FORMATS", "check", "write"]
 
 Render = Callable[[Record], str]
 
@@ -27,6 +28,16 @@ FORMATS: Mapping[str, Render] = {
     "jsonl": _either(jsonl.render, model_rows.render_jsonl),
 }
 """Name of a format, as ``-o`` takes it, to what renders a record."""
+
+
+def _junit(record: Record) -> str:
+    # no other command needs its library
+    text: str = importlib.import_module("ggmlprobe.report.junit").render(record)
+    return text
+
+
+EXPORTS: Mapping[str, Render] = {**FORMATS, "junit": _junit}
+"""The same for files."""
 
 
 def check(path: Path, force: bool = False) -> None:

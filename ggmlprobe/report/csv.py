@@ -18,6 +18,7 @@ from ggmlprobe.report.rows import (
 )
 from ggmlprobe.report.text import ascii_line, param
 
+FORMULA = ("=", "+", "-", "@")
 FOUND_FIELDS = ("width", "class", "columns_differing", "seeds")
 RESULT_FIELDS = (
     "verdict",
@@ -66,7 +67,7 @@ def render(record: Record) -> str:
 
 def _param_column(name: str) -> str:
     taken = {*CONFIG_FIELDS, "op", *FOUND_FIELDS, *RESULT_FIELDS}
-    return ascii_line(f"param_{name}" if name in taken else name)
+    return str(cell(f"param_{name}" if name in taken else name))
 
 
 def _row(
@@ -85,7 +86,7 @@ def _row(
     plain["kernels"] = "; ".join(kernel.name for kernel in row.kernels) or None
     fields = {name: plain[name] for name in RESULT_FIELDS}
     cells = around | {"op": row.op} | parameters | found | fields
-    return {name: _cell(value) for name, value in cells.items()}
+    return {name: cell(value) for name, value in cells.items()}
 
 
 def _time(time: TimeStats | None) -> dict[str, float | None]:
@@ -102,5 +103,9 @@ def _param(row: Result, name: str) -> str | None:
     return param(row.params[name]) if row.params.get(name) is not None else None
 
 
-def _cell(value: Any) -> Any:
-    return ascii_line(value) if isinstance(value, str) else value
+def cell(value: Any) -> Any:
+    """The value as a spreadsheet shows it: no text of a record is a formula there."""
+    if not isinstance(value, str):
+        return value
+    line = ascii_line(value)
+    return f"'{line}" if line.startswith(FORMULA) else line

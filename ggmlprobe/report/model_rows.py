@@ -8,8 +8,8 @@ from typing import Any
 
 from ggmlprobe.model.record import BlockComparison
 from ggmlprobe.record import Config, Record, dumps, to_dict
+from ggmlprobe.report.csv import cell
 from ggmlprobe.report.rows import config_fields, configs_by_id, env_label
-from ggmlprobe.report.text import ascii_line
 
 MODEL_FIELDS = ("file", "description", "ngl", "fa", "type_k", "type_v", "extra_bufts", "n_ubatch")
 OWN_FIELDS = (
@@ -56,4 +56,4 @@ def _line(row: BlockComparison, config: Config) -> dict[str, Any]:
     cells |= {name: plain[name] for name in OWN_FIELDS}
     for pair, stats in zip(PAIR_NAMES, plain["pairs"], strict=False):
         cells |= {f"{pair}_{name}": stats[name] for name in PAIR_FIELDS}
-    return {k: ascii_line(v) if isinstance(v, str) else v for k, v in cells.items()}
+    return {name: cell(value) for name, value in cells.items()}

@@ -12,6 +12,7 @@ from ggmlprobe.codec import dumps, to_dict
 from ggmlprobe.model.speculated import Speculated, SpeculationTotal, TokenDifference
 from ggmlprobe.record import Config, Record
 from ggmlprobe.report import json
+from ggmlprobe.report.csv import cell
 from ggmlprobe.report.footer import device_line, library_line, machine_line
 from ggmlprobe.report.model_compare import shortened, with_interval
 from ggmlprobe.report.model_flips import labels_of, logit, token
@@ -245,7 +246,7 @@ def _line(row: Speculated, config: Config) -> dict[str, Any]:
     cells["plain_tokens_per_second"] = _rate(row.plain_token_seconds)
     for name in ("position", "byte", "plain_piece", "piece", "plain_margin", "margin", "own"):
         cells[f"first_{name}"] = apart.get(name)
-    return {k: ascii_line(v) if isinstance(v, str) else v for k, v in cells.items()}
+    return {name: cell(value) for name, value in cells.items()}
 
 
 def _rate(seconds: Sequence[float]) -> float | None:
