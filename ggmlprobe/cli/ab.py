@@ -13,11 +13,11 @@ from ggmlprobe import plan, report
 from ggmlprobe.caserun import CaseRun
 from ggmlprobe.cli.fleet import cache_dir, cores
 from ggmlprobe.cli.git_bisect import row_status
+from ggmlprobe.cli.journals import opened, settle
 from ggmlprobe.cli.op import WIDTHS
 from ggmlprobe.cli.op_specs import Chosen, add_commands
 from ggmlprobe.cli.options import ProbeOptions
 from ggmlprobe.cli.run import (
-    INTERRUPTED,
     RETRIED,
     check_exports,
     collect,
@@ -25,11 +25,9 @@ from ggmlprobe.cli.run import (
     cpu_seconds,
     exit_status,
     publish,
-    state_file,
 )
 from ggmlprobe.dispatch import ab as duel
 from ggmlprobe.errors import UsageError
-from ggmlprobe.journal import Journal
 from ggmlprobe.record import (
     SCHEMA_VERSION,
     Config,
@@ -132,7 +130,10 @@ def side_options() -> list[Any]:
     ]
 
 
-@click.group(no_args_is_help=False)
+@click.group(
+    no_args_is_help=False,
+    short_help="Compare two builds, devices or settings, and the time it costs.",
+)
 def ab() -> None:
     """Compare two builds, devices or settings: verdicts before and after, and the time it costs.
 
@@ -158,13 +159,11 @@ def probe(chosen: Chosen, options: ProbeOptions, **given: Any) -> None:
             plan.check_cases(cases, ready["types"])
         configs = [side.config(both[i], options, i) for i, side in enumerate(pair)]
         header = Header(SCHEMA_VERSION, command_line(), configs, collect_environment())
-        with Journal.open(
-            options.resume or state_file(), header, resume=options.resume is not None
-        ) as journal:
+        with opened(options.resume, header) as journal:
             finished = journal.partial.finished(RETRIED if options.retry else ())
             passes = ("kernels",) if options.kernels else ()
             runner = Runner({A: workers[0], B: workers[1]}, options.seeds, finished, passes=passes)
-            record = collect(runner, header, cases, journal, Runner.run)
+            record, error = collect(runner, header, cases, journal, Runner.run)
         if not record.interrupted:
             record = timed(record, cases, workers, options)
     finally:
@@ -172,11 +171,7 @@ def probe(chosen: Chosen, options: ProbeOptions, **given: Any) -> None:
             worker.stop()
     record = replace(record, timing=runner.timing(cpu_seconds()))
     publish(record, options, files, report.FORMATS)
-    if record.interrupted:
-        click.echo(f"interrupted; go on with: --resume {journal.path}", err=True)
-        sys.exit(INTERRUPTED)
-    if options.resume is None:
-        journal.path.unlink(missing_ok=True)
+    settle(journal, record.interrupted, error)
     after = replace(record, results=[row for row in record.results if row.config == B])
     status = exit_status(after)
     sys.exit(row_status(after) if options.git_bisect else status)

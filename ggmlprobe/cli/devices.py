@@ -26,14 +26,15 @@ def device_lines(device: Event) -> list[str]:
     """Name, memory, buffer types and features of a device."""
     memory = f"{device['memory_free'] / GIB:.1f} of {device['memory_total'] / GIB:.1f} GiB free"
     features = " ".join(f"{name}={value}" for name, value in device["features"].items())
+    name = f"{device['name']}: {device['description']} ({device['type']})"
     return [
-        f"{device['name']}: {device['description']} ({device['type']}), {memory}",
+        ", ".join([name, memory, *device["files"]]),
         f"  buffer types: {', '.join(device['bufts'])}",
         *([f"  features: {features}"] if features else []),
     ]
 
 
-@click.command()
+@click.command(short_help="Show a library, its devices and their buffer types.")
 @click.option("--lib", metavar="PATH", help="Directory or file of a libggml.")
 def devices(lib: str | None) -> None:
     """Show the library, its version and features, its devices and buffer types.

@@ -284,4 +284,5 @@ def _command(
     names += [param.name for param in decorated.__click_params__[before:]]
     example = " ".join(["ggmlprobe", group, spec.name, spec.example, example])
     said = f"{spec.title}\n\n\b\nExample:\n  {example}"
-    return click.command(spec.name, help=said)(decorated)
+    short = spec.title.partition(";")[0]
+    return click.command(spec.name, help=said, short_help=short)(decorated)

@@ -14,7 +14,7 @@ from ggmlprobe.report import index, page, paste, plot
 PATH = click.Path(path_type=Path)
 
 
-@click.command()
+@click.command(short_help="Show a record: to paste, as pictures, as a page; index a folder.")
 @click.argument("run", type=PATH)
 @click.option("--upstream", is_flag=True, help="Under the headings of upstream's issue form.")
 @click.option(
@@ -62,6 +62,3 @@ def report(
         writing.write(html, page.page(record), force)
     if not plots and html is None:
         click.echo(paste.block(record, upstream), nl=False)
-
-
-report.short_help = "A record as a block to paste, pictures, or a page; an index of runs."

@@ -12,7 +12,7 @@ from ggmlprobe.worker.protocol import Spec
 from ggmlprobe.worker.supervisor import Worker
 
 
-@click.command()
+@click.command(short_help="Plant faults and show each caught.")
 @click.option("--lib", metavar="PATH", help="Directory or file of a libggml.")
 def selftest(lib: str | None) -> None:
     """Plant faults and show each caught, and an exact path passing (on the CPU).

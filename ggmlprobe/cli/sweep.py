@@ -12,7 +12,7 @@ from ggmlprobe.cli.run import run_and_print
 from ggmlprobe.report import matrix
 
 
-@click.group(no_args_is_help=False)
+@click.group(no_args_is_help=False, short_help="Probe every combination; a letter for each width.")
 def sweep() -> None:
     """Probe every combination, and print one compact matrix for each op.
 

@@ -31,7 +31,11 @@ WIDTHS = parse_positive("1-16")
 SHAPE = {"m": (4096,), "k": (4096,)}
 
 
-@click.group(no_args_is_help=False, epilog="\b\nArms:\n  " + "\n  ".join(dispatch_arms.listed()))
+@click.group(
+    no_args_is_help=False,
+    short_help="Force each path: from which width is one faster than the other?",
+    epilog="\b\nArms:\n  " + "\n  ".join(dispatch_arms.listed()),
+)
 def threshold() -> None:
     """Force each path on a stock library: at which width should one take over from the other?
 

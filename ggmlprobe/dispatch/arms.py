@@ -139,7 +139,7 @@ CUDA_ARMS = (
 )  # fmt: skip
 
 CPU_ARMS = (
-    Arm("vec_dot", "ggml's dot products: llamafile_sgemm and the tiled product off", PRODUCTS,
+    Arm("vec_dot", "dot products: llamafile_sgemm and the tiled product off", PRODUCTS,
         frozenset({"vec_dot"}), cpu_arms.anything, ("interpose_sgemm",), ("llamafile_sgemm",),
         env=NO_TILED),
     Arm("sgemm", "llamafile_sgemm, the tiled product off", ("mul_mat",), frozenset({"sgemm"}),

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from ggmlprobe.record import Record, Result
 from ggmlprobe.report.beside import command_beside
-from ggmlprobe.report.table import layout_of, pipe_table
+from ggmlprobe.report.table import command_line, layout_of, pipe_table
 from ggmlprobe.report.text import ascii_line, number, ranges
 from ggmlprobe.verdict import FINDINGS
 
@@ -33,7 +33,9 @@ def controls_table(record: Record) -> str:
 def blanks(record: Record) -> list[str]:
     """A list item for each command that adds the plain rows that are not there."""
     commands = list(dict.fromkeys(command_beside(record, row) for row in _without(record)))
-    shown = [f"- to add an f16 row: `{line}`" for line in commands[:COMMANDS_SHOWN] if line]
+    shown = [
+        f"- to add an f16 row: {command_line(line)}" for line in commands[:COMMANDS_SHOWN] if line
+    ]
     more = len(commands) - COMMANDS_SHOWN
     return shown + ([f"- to add an f16 row: {more} more shapes alike"] if more > 0 else [])
 

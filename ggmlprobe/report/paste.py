@@ -92,7 +92,7 @@ def _classes(record: Record) -> str:
 def _case_line(record: Record, entry: CaseClasses, rows: dict[int, Result]) -> str:
     first = Classes(entry.groups, entry.transitive, []).first_differing
     row = rows.get(first or max(rows, default=0))
-    name = f"`{ascii_line(row.upstream_case if row else entry.case)}`"
+    name = command_line(row.upstream_case if row else entry.case)
     config = next(config for config in record.configs if config.id == entry.config)
     names = varying_config_columns(record.configs)
     settings = [f"{column}={CONFIG_COLUMNS[column](config)}" for column in names]

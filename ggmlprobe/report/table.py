@@ -34,9 +34,13 @@ class Layout:
 
 
 def command_line(command: str) -> str:
-    """The exact command as code, in one line."""
+    """The exact command, or anything else, as code in one line."""
     line = ascii_line(command)
-    return f"`` {line} ``" if "`" in line else f"`{line}`"
+    longest = max(map(len, re.findall("`+", line)), default=0)
+    if not longest:
+        return f"`{line}`"
+    ticks = "`" * max(2, longest + 1)
+    return f"{ticks} {line} {ticks}"
 
 
 def constant_line(layout: Layout) -> str:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -219,6 +221,67 @@ def test_every_help_fits_80_columns_and_has_an_example() -> None:
         assert max(map(len, text.splitlines())) <= 80, text
         assert "Example:" in text, text
         assert "ggmlprobe " in text.partition("Example:")[2], text
+
+
+def paths(command: click.Command, name: str) -> Iterator[str]:
+    """The command and all below it, as typed; of an op's commands those of `op` stand for all."""
+    yield name
+    if isinstance(command, click.Group) and name not in SAME_OPS:
+        for below in command.commands.values():
+            yield from paths(below, f"{name} {below.name}")
+
+
+SAME_OPS = tuple(f"ggmlprobe {name}" for name in ("ab", "bisect", "sweep", "threshold"))
+
+
+@pytest.mark.parametrize("path", list(paths(main, "ggmlprobe")))
+def test_every_command_is_in_the_readme(path: str) -> None:
+    text = (Path(__file__).parents[2] / "README.md").read_text()
+    assert f"{path} " in text, f"README.md shows no `{path}`"
+
+
+def test_every_command_has_one_line_in_its_list() -> None:
+    for text in commands(main, click.Context(main, info_name="ggmlprobe")):
+        listed = text.partition("\nCommands:\n")[2].partition("\n\n")[0]
+        for line in listed.splitlines():
+            assert re.match(r"  [a-z_]+  +\S", line), f"{line!r} goes on: make its short_help short"
+            assert not line.endswith("..."), f"{line!r} is cut off: give it a short_help"
+
+
+def test_examples_are_commands_that_there_are() -> None:
+    examples = [
+        line.split()
+        for text in commands(main, click.Context(main, info_name="ggmlprobe"))
+        for line in text.splitlines()
+        if line.strip().startswith("ggmlprobe ")
+    ]
+    assert examples
+    for _, *words in examples:
+        command: click.Command = main
+        while isinstance(command, click.Group):
+            command = command.commands[words.pop(0)]
+        known = {name for each in command.params for name in (*each.opts, *each.secondary_opts)}
+        given = {word for word in words if word.startswith("--")}
+        assert given <= known, f"{command.name}: {given - known}"
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_shell_completion(cli_env: dict[str, str], shell: str) -> None:
+    done = completed(cli_env, {"_GGMLPROBE_COMPLETE": f"{shell}_source"})
+    assert "_GGMLPROBE_COMPLETE" in done
+
+
+def test_completion_names_commands(cli_env: dict[str, str]) -> None:
+    asked = {"_GGMLPROBE_COMPLETE": "zsh_complete", "COMP_CWORD": "1"}
+    assert "report" in completed(cli_env, asked | {"COMP_WORDS": "ggmlprobe rep"}).split()
+
+
+def completed(cli_env: dict[str, str], asked: dict[str, str]) -> str:
+    """What the installed script, by its name, tells a shell."""
+    script = "import sys; from ggmlprobe.cli import main; sys.argv = ['ggmlprobe']; main()"
+    done = subprocess.run([sys.executable, "-c", script], env=cli_env | asked, text=True,
+                          capture_output=True, check=True)  # fmt: skip
+    return done.stdout
 
 
 def test_help_and_version(cli: Cli) -> None:

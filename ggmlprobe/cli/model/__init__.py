@@ -19,7 +19,7 @@ def model() -> None:
 
     \b
     Example:
-      ggmlprobe model compare model.gguf -p "Explain the Pythagorean theorem" --block-width 5
+      ggmlprobe model compare model.gguf -p "Why is the sky blue?" --block-width 5
     """
 
 

@@ -13,18 +13,12 @@ import click
 
 from ggmlprobe import plan, report
 from ggmlprobe.cli.fleet import cache_dir
+from ggmlprobe.cli.journals import AnyJournal, opened, settle
 from ggmlprobe.cli.model.options import ModelOptions, model_options
 from ggmlprobe.cli.options import Names, Range, Setting
 from ggmlprobe.cli.progress import Progress
-from ggmlprobe.cli.run import (
-    INTERRUPTED,
-    RETRIED,
-    command_line,
-    cpu_seconds,
-    state_file,
-)
-from ggmlprobe.errors import NothingRan, UsageError
-from ggmlprobe.journal import Journal
+from ggmlprobe.cli.run import RETRIED, command_line, cpu_seconds
+from ggmlprobe.errors import NothingRan, ProbeError, UsageError
 from ggmlprobe.model.campaign import Campaign, Plan
 from ggmlprobe.model.pooling import NEAR_TIE
 from ggmlprobe.model.prompts import Prompt, chosen
@@ -71,7 +65,7 @@ class CompareProgress(Progress):
         self._show()
 
 
-@click.command()
+@click.command(short_help="Compare single and block decode: logits, flips, rates.")
 @model_options
 @click.option(
     "--block-width",
@@ -122,7 +116,7 @@ def compare(
 
     \b
     Example:
-      ggmlprobe model compare model.gguf -p "Explain the Pythagorean theorem" --block-width 5
+      ggmlprobe model compare model.gguf -p "Why is the sky blue?" --block-width 5
     """
     if retry and options.resume is None:
         raise UsageError("--retry goes with --resume FILE")
@@ -136,14 +130,15 @@ def compare(
     files = check_exports(options)
     configs, workers = start(options, env)
     try:
-        record, journal = run(options, wanted, configs, workers, retry)
+        record, journal, error = run(options, wanted, configs, workers, retry)
     finally:
         for worker in workers.values():
             worker.stop()
     click.echo(report.FORMATS[options.output](record), nl=False)
     for kind, path in files.items():
         report.write(path, report.FORMATS[kind](record), options.force)
-    end(record, journal.path, options.resume is not None)
+    settle(journal, record.interrupted, error)
+    end(record)
 
 
 def check_exports(options: ModelOptions) -> dict[str, Path]:
@@ -204,15 +199,17 @@ def model_settings(worker: Worker, options: ModelOptions) -> list[ModelSettings]
 def run(
     options: ModelOptions, wanted: Plan, configs: list[Config], workers: dict[str, Worker],
     retry: bool,
-) -> tuple[Record, Journal]:  # fmt: skip
-    """Run the plan; each comparison goes to the journal at once. Ctrl-C ends with what there is."""
+) -> tuple[Record, AnyJournal, ProbeError | None]:  # fmt: skip
+    """Run the plan; each comparison goes to the journal at once.
+
+    Ctrl-C ends with what there is; so does an error, which is returned.
+    """
     header = Header(SCHEMA_VERSION, command_line(), configs, collect_environment())
     progress = CompareProgress(wanted.total(len(configs)))
     rows: list[BlockComparison] = []
+    ended: ProbeError | None = None
     interrupted = False
-    with Journal.open(
-        options.resume or state_file(), header, resume=options.resume is not None
-    ) as journal:
+    with opened(options.resume, header) as journal:
         again = RETRIED if retry else ()
         finished = {row.key: row for row in journal.partial.comparisons if row.verdict not in again}
         campaign = Campaign(workers, options.spec(), wanted, finished, progress.step)
@@ -224,10 +221,14 @@ def run(
                 progress.finished()
         except KeyboardInterrupt:
             interrupted = True
+        except ProbeError as error:
+            if not rows:
+                raise
+            interrupted, ended = True, error
         finally:
             progress.end()
     record = record_of(header, in_order(rows, configs, wanted), interrupted)
-    return replace(record, timing=campaign.timing(cpu_seconds())), journal
+    return replace(record, timing=campaign.timing(cpu_seconds())), journal, ended
 
 
 def in_order(
@@ -246,13 +247,8 @@ def in_order(
     )  # fmt: skip
 
 
-def end(record: Record, journal: Path, resumed: bool) -> None:
-    """Exit with the record's status; a journal nobody asked for goes with a finished run."""
-    if record.interrupted:
-        click.echo(f"interrupted; go on with: --resume {journal}", err=True)
-        sys.exit(INTERRUPTED)
-    if not resumed:
-        journal.unlink(missing_ok=True)
+def end(record: Record) -> None:
+    """Exit with the record's status."""
     if all(row.verdict == Verdict.UNSUPPORTED for row in record.comparisons):
         why = next((row.detail for row in record.comparisons if row.detail), "no prompts")
         raise NothingRan(f"0 comparisons ran: {why}")

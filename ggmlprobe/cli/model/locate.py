@@ -47,7 +47,7 @@ class LocateProgress(Progress):
         self._show()
 
 
-@click.command()
+@click.command(short_help="Find the node where a block first parts from single tokens.")
 @model_options
 @click.option(
     "--block-width", "widths", type=Range(), default="5", show_default=True,
@@ -65,7 +65,7 @@ def locate(options: ModelOptions, widths: Sequence[int], window: int) -> None:
 
     \b
     Example:
-      ggmlprobe model locate model.gguf -p "Explain the Pythagorean theorem" --block-width 5
+      ggmlprobe model locate model.gguf -p "Why is the sky blue?" --block-width 5
     """
     text = options.text()
     if text is None:
@@ -152,9 +152,7 @@ def failed(blank: Location, event: Event) -> Location:
     )  # fmt: skip
 
 
-def as_cases(
-    given: Sequence[dict[str, Any]], width: int
-) -> Iterator[tuple[str | None, Case]]:
+def as_cases(given: Sequence[dict[str, Any]], width: int) -> Iterator[tuple[str | None, Case]]:
     """Cases to probe at every width of the block."""
     for each in given:
         params = {k: tuple(v) if isinstance(v, list) else v for k, v in each["params"].items()}

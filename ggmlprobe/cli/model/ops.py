@@ -30,7 +30,7 @@ Render = Callable[[Record], str]
 FILE = click.Path(path_type=Path)
 
 
-@click.command()
+@click.command(short_help="Probe every op of a model's graph, with its own weights.")
 @click.argument("path", metavar="MODEL", type=FILE)
 @click.option("-fa", "--fa", type=click.Choice(FLASH_ATTENTION), default="off", show_default=True,
               help="Flash attention.")  # fmt: skip

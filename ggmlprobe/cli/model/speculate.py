@@ -15,7 +15,7 @@ from ggmlprobe import report
 from ggmlprobe.cli.model.compare import check_exports, start
 from ggmlprobe.cli.model.options import ModelOptions, model_options
 from ggmlprobe.cli.progress import Progress
-from ggmlprobe.cli.run import INTERRUPTED, RETRIED, command_line, cpu_seconds, state_file
+from ggmlprobe.cli.run import RETRIED, command_line, cpu_seconds
 from ggmlprobe.errors import NothingRan, UsageError
 from ggmlprobe.journal import Journal
 from ggmlprobe.model.program_runs import Programs
@@ -75,7 +75,7 @@ class SpeculateProgress(Progress):
         self._show()
 
 
-@click.command()
+@click.command(short_help="Generate with and without speculation: is it the same text?")
 @model_options
 @click.option("--draft", type=click.Path(path_type=Path), metavar="MODEL2",
               help="A smaller model of the same family, which drafts.")  # fmt: skip
@@ -108,7 +108,7 @@ def speculate(
 
     \b
     Example:
-      ggmlprobe model speculate model.gguf --draft small.gguf -p "Explain the theorem" --n-max 3
+      ggmlprobe model speculate model.gguf --draft small.gguf -p "Why?" --n-max 3
     """
     if (draft is None) == (not ngram):
         raise UsageError("give either --draft MODEL2 or --ngram")
@@ -124,30 +124,29 @@ def speculate(
     )  # fmt: skip
     files = check_exports(options)
     if program:
-        record, journal = with_programs(options, plan, program, retry)
+        record, journal, error = with_programs(options, plan, program, retry)
     else:
-        record, journal = with_children(options, plan, retry)
+        record, journal, error = with_children(options, plan, retry)
     publish(record, options, files)
-    end(record, journal.path, options.resume is not None)
+    settle(journal, record.interrupted, error)
+    end(record)
 
 
-def with_children(options: ModelOptions, plan: Plan, retry: bool) -> tuple[Record, Journal]:
+def with_children(options: ModelOptions, plan: Plan, retry: bool) -> Ran:
     """Run the plan in child processes."""
     configs, workers = start(options, ())
     try:
         progress = SpeculateProgress(plan.total(len(configs)))
         second = options.spec(Path(plan.draft)) if plan.draft else None
         children = Children(workers, options.spec(), second, plan, progress.step)
-        record, journal = collect(options, plan, configs, children.generate, progress, retry)
+        record, journal, error = collect(options, plan, configs, children.generate, progress, retry)
     finally:
         for worker in workers.values():
             worker.stop()
-    return replace(record, timing=children.timing(cpu_seconds())), journal
+    return replace(record, timing=children.timing(cpu_seconds())), journal, error
 
 
-def with_programs(
-    options: ModelOptions, plan: Plan, program: Path, retry: bool
-) -> tuple[Record, Journal]:  # fmt: skip
+def with_programs(options: ModelOptions, plan: Plan, program: Path, retry: bool) -> Ran:
     """Run the plan with one of upstream's programs."""
     configs = program_configs(options, program)
     progress = SpeculateProgress(plan.total(len(configs)))
@@ -202,14 +201,16 @@ def program_flags(options: ModelOptions, config: Config) -> tuple[str, ...]:
 def collect(
     options: ModelOptions, plan: Plan, configs: list[Config], generate: Generate,
     progress: SpeculateProgress, retry: bool,
-) -> tuple[Record, Journal]:  # fmt: skip
-    """Run the plan; each row goes to the journal at once. Ctrl-C ends with what there is."""
+) -> Ran:  # fmt: skip
+    """Run the plan; each row goes to the journal at once.
+
+    Ctrl-C ends with what there is; so does an error, which is returned.
+    """
     header = Header(SCHEMA_VERSION, command_line(), configs, collect_environment())
     rows: list[Speculated] = []
+    ended: ProbeError | None = None
     interrupted = False
-    with Journal.open(
-        options.resume or state_file(), header, resume=options.resume is not None
-    ) as journal:
+    with opened(options.resume, header) as journal:
         again = RETRIED if retry else ()
         finished = {row.key: row for row in journal.partial.speculated if row.verdict not in again}
         try:
@@ -220,9 +221,13 @@ def collect(
                 progress.finished()
         except KeyboardInterrupt:
             interrupted = True
+        except ProbeError as error:
+            if not rows:
+                raise
+            interrupted, ended = True, error
         finally:
             progress.end()
-    return record_of(header, rows, interrupted), journal
+    return record_of(header, rows, interrupted), journal, ended
 
 
 def publish(record: Record, options: ModelOptions, files: dict[str, Path]) -> None:
@@ -232,13 +237,8 @@ def publish(record: Record, options: ModelOptions, files: dict[str, Path]) -> No
         report.write(path, FORMATS[kind](record), options.force)
 
 
-def end(record: Record, journal: Path, resumed: bool) -> None:
-    """Exit with the record's status; a journal nobody asked for goes with a finished run."""
-    if record.interrupted:
-        click.echo(f"interrupted; go on with: --resume {journal}", err=True)
-        sys.exit(INTERRUPTED)
-    if not resumed:
-        journal.unlink(missing_ok=True)
+def end(record: Record) -> None:
+    """Exit with the record's status."""
     if all(row.verdict == Verdict.UNSUPPORTED for row in record.speculated):
         why = next((row.detail for row in record.speculated if row.detail), "no prompts")
         raise NothingRan(f"0 texts were generated: {why}")
