@@ -96,12 +96,12 @@ def _plain_rows(record: Record, rows: Sequence[Result]) -> str:
 
 
 def _findings(rows: Iterable[Result], types: str) -> str:
-    """Verdicts of the rows with these types, with the widths of each."""
+    """How many of the rows with these types have each verdict, and at which widths."""
     widths: dict[str, list[int]] = {}
     for row in rows:
         if "/".join(dict.fromkeys(types_of(row))) == types:
             widths.setdefault(row.verdict, []).append(row.width)
-    return ", ".join(f"{verdict} {ranges(at)}" for verdict, at in widths.items())
+    return ", ".join(f"{len(at)} {verdict} at {ranges(at)}" for verdict, at in widths.items())
 
 
 def _nmse(rows: Sequence[Result]) -> str:

@@ -86,7 +86,7 @@ def test_plain_row_beside_the_quantized_one(result: Rows, record: Make) -> None:
             with_types(result, 1, "bf16"),
             with_types(result, 4, "bf16", verdict="MISMATCH")]  # fmt: skip
     text = block(record(rows))
-    assert control(text, "f16 or bf16 row") == "bf16: INVARIANT 1, MISMATCH 4"
+    assert control(text, "f16 or bf16 row") == "bf16: 1 INVARIANT at 1, 1 MISMATCH at 4"
     assert "to add an f16 row" not in text
 
 

@@ -129,6 +129,15 @@ def test_many_cases_are_said_to_be_left_out(result: Rows, record: Make) -> None:
     assert "(first 8 of 11 cases)" in drawn
 
 
+def test_labels_leave_out_what_follows_from_the_rest(result: Rows, record: Make) -> None:
+    rows = [
+        result(1, params={"hsk": hs, "nh": 1024 // hs, "type_K": name}, time=time(1))
+        for hs in (64, 128) for name in ("f16", "q8_0")
+    ]  # fmt: skip
+    drawn = texts(plot.image(record(rows), "time", "svg"))
+    assert "hsk=128 type_K=q8_0" in drawn
+
+
 def test_margin_without_cells_has_the_flips(modelled: Record) -> None:
     rows = [replace(row, cell_values=None) for row in modelled.comparisons]
     bare = replace(modelled, comparisons=rows)

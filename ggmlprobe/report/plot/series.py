@@ -10,7 +10,7 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, NullFormatter
 
 from ggmlprobe.record import Record, Result
-from ggmlprobe.report.table import layout_of
+from ggmlprobe.report.table import Cell, layout_of
 
 MOST = 8
 LABEL = 60
@@ -34,9 +34,7 @@ def labels(record: Record, short: bool = False) -> dict[Place, str]:
     Args:
         short: values without their names.
     """
-    cells = layout_of(record).varying
-    if "arm" in cells:
-        cells.pop("env", None)
+    cells = telling(record)
     most = SHORT_LABEL if short else LABEL
     made = {}
     for place, rows in by_case(record).items():
@@ -45,6 +43,22 @@ def labels(record: Record, short: bool = False) -> dict[Place, str]:
         text = " ".join(values) or rows[0].op
         made[place] = text if len(text) <= most else text[: most - 3] + "..."
     return made
+
+
+def telling(record: Record) -> dict[str, Cell]:
+    """Columns that tell cases apart, without those that follow from columns before them."""
+    cells = layout_of(record).varying
+    if "arm" in cells:
+        cells.pop("env", None)
+    rows = [rows[0] for rows in by_case(record).values()]
+    kept: dict[str, Cell] = {}
+    apart = 1
+    for name, cell in cells.items():
+        more = {**kept, name: cell}
+        count = len({tuple(each(row) for each in more.values()) for row in rows})
+        if count > apart:
+            kept, apart = more, count
+    return kept
 
 
 def legend(figure: Figure, axes: Axes) -> None:
