@@ -15,6 +15,8 @@ import ggmlprobe
 
 # variables that ggml's backends, their drivers or their thread pools read
 READ_BY_GGML = re.compile(r"^(GGML_|LLAMA_|CUDA_|HIP_|VK_|MESA_|OMP_|GOMP_|OPENBLAS_)")
+# they decide which files the loader takes
+READ_BY_LOADER = frozenset({"LD_LIBRARY_PATH", "LD_PRELOAD"})
 CORE_FIELDS = re.compile(r"^(processor|physical id|core id)[ \t]*:[ \t]*(\d+)$", re.MULTILINE)
 SECRET = re.compile(r"KEY|TOKEN|SECRET|PASS", re.IGNORECASE)
 
@@ -45,7 +47,7 @@ class Environment:
     env: Mapping[str, str] = field(
         default_factory=dict,
         metadata={
-            "doc": "Variables that ggml or its drivers read and that were set; "
+            "doc": "Variables that ggml, its drivers or the loader read and that were set; "
             "the home directory is written ~, a secret (set)."
         },
     )
@@ -98,11 +100,11 @@ def nvidia_version(text: str) -> str | None:
 
 
 def ggml_variables(environ: Mapping[str, str]) -> dict[str, str]:
-    """Variables that ggml or its drivers read, by name; secrets and the home directory hidden."""
+    """Variables that ggml, its drivers or the loader read; secrets and the home folder hidden."""
     return {
         name: "(set)" if SECRET.search(name) else without_home(value, environ)
         for name, value in sorted(environ.items())
-        if READ_BY_GGML.match(name)
+        if READ_BY_GGML.match(name) or name in READ_BY_LOADER
     }
 
 

@@ -78,15 +78,6 @@ def store_checked(path: Path, data: bytes) -> None:
             os.replace(new, path)
 
 
-def library_identity(library: Library) -> str:
-    """16 hex digits that change when any of the library's files does."""
-    seen = [
-        (path.name, path.stat().st_size, path.stat().st_mtime_ns) for path in library.found.files
-    ]
-    named = repr((library.version, library.commit, seen)).encode()
-    return hashlib.blake2b(named, digest_size=8).hexdigest()
-
-
 def real_rows(source: str, type_name: str, row_size: int, rows: int) -> np.ndarray:
     """Rows of a weight, evenly over all of it: uint8 [rows, row size].
 
@@ -116,7 +107,7 @@ class PoolStore:
 
     def __init__(self, library: Library, directory: Path | None, threads: int) -> None:
         self.library, self.directory, self.threads = library, directory, threads
-        self.identity = library_identity(library)
+        self.identity = library.identity
         self._pools: dict[tuple[str, int, int, int, str], Pool] = {}
 
     def get(self, type_name: str, k: int, rows: int, seed: int, source: str = "") -> Pool:

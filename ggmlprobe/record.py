@@ -83,6 +83,20 @@ class LibraryInfo:
         metadata={"doc": "What ggmlprobe's own build wrote down: source, sha256, compiler, flags."},
     )
 
+    files: list[str] = field(
+        default_factory=list,
+        metadata={
+            "doc": "Names of its loaded files, the chosen backend's among them: "
+            "libggml-cpu-haswell.so."
+        },
+    )
+    identity: str | None = field(
+        default=None,
+        metadata={
+            "doc": "Hash of those files and of the libllama beside them, of a file above 8 MiB of "
+            "its size and time; a rebuild changes it."
+        },
+    )
 
 @dataclass(frozen=True)
 class DeviceRecord:

@@ -48,6 +48,11 @@ def _nearest_difference(
         )
     nearest = min(others, key=lambda other: sum(other[k] != content[k] for k in content))
     name = next(k for k in content if nearest[k] != content[k])
+    if name == "identity":
+        return RecordError(
+            f"{path}: the files of library {content['library']} are not those its rows were made "
+            "with (a rebuild changes them): name a new file, or give that build"
+        )
     return _differs(path, name, nearest[name], content[name])
 
 
@@ -75,4 +80,6 @@ def _content(config: Config) -> dict[str, Any]:
         "threads": config.threads,
         "threads_batch": config.threads_batch,
         "env": to_dict(config.env),
+        # last: what else differs says more
+        "identity": library.identity,
     }

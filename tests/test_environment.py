@@ -66,6 +66,9 @@ def test_only_variables_that_ggml_reads() -> None:
     environ = {
         "GGML_CPU_TILED_MM": "0",
         "MESA_SHADER_CACHE_DIR": "/home/ann/.cache",
+        "LD_LIBRARY_PATH": "/opt/lib:/home/ann/build",
+        "LD_PRELOAD": "/home/ann/a.so /home/ann/b.so",
+        "LD_BIND_NOW": "1",
         "CUDA_VISIBLE_DEVICES": "",
         "LLAMA_API_KEY": "hunter2",
         "HOME": "/home/ann",
@@ -76,6 +79,8 @@ def test_only_variables_that_ggml_reads() -> None:
     assert ggml_variables(environ) == {
         "CUDA_VISIBLE_DEVICES": "",
         "GGML_CPU_TILED_MM": "0",
+        "LD_LIBRARY_PATH": "/opt/lib:~/build",
+        "LD_PRELOAD": "~/a.so ~/b.so",
         "LLAMA_API_KEY": "(set)",
         "MESA_SHADER_CACHE_DIR": "~/.cache",
     }

@@ -255,6 +255,25 @@ def test_other_configs_are_refused(path: Path, change: dict[str, Any], message: 
     Journal.open(path, HEADER, resume=True).close()
 
 
+def test_a_rebuilt_library_is_refused_and_named(path: Path) -> None:
+    def with_identities(first: str | None, second: str | None) -> Header:
+        other = replace(C1.library, path="other/bin", identity=second)
+        mine = replace(C0.library, identity=first)
+        return replace(HEADER, configs=[replace(C0, library=mine), replace(C1, library=other)])
+
+    Journal.open(path, with_identities("a", "b")).close()
+    Journal.open(path, with_identities("a", "b"), resume=True).close()
+    before = path.read_bytes()
+    for first, second, named in (("x", "b", "build/bin"), ("a", "x", "other/bin")):
+        with pytest.raises(RecordError) as caught:
+            Journal.open(path, with_identities(first, second), resume=True)
+        assert str(caught.value) == (
+            f"{path}: the files of library {named} are not those its rows were made with "
+            "(a rebuild changes them): name a new file, or give that build"
+        )
+        assert path.read_bytes() == before
+
+
 def test_fewer_or_more_configs_are_refused(path: Path) -> None:
     write(path, row(1))
     with pytest.raises(RecordError, match="more configs than this command has"):

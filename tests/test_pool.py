@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 import numpy as np
 import pytest
@@ -154,21 +151,6 @@ def test_type_length_rows_and_seed_have_a_file_each(
     made.get(*other)
     assert quantized == ["q4_0", other[0]]
     assert len(files(tmp_path)) == 2
-
-
-def test_another_library_has_another_identity(library: Library, tmp_path: Path) -> None:
-    identity = pool.library_identity(library)
-    assert identity == pool.library_identity(library)
-    assert len(identity) == 16
-    folder = tmp_path / "lib"
-    folder.mkdir()
-    for path in library.found.files:
-        shutil.copy2(path, folder / path.name)
-    copied = SimpleNamespace(files=tuple(folder / path.name for path in library.found.files))
-    other: Any = SimpleNamespace(version=library.version, commit=library.commit, found=copied)
-    assert pool.library_identity(other) == identity
-    os.utime(copied.files[0], ns=(1, 1))
-    assert pool.library_identity(other) != identity
 
 
 def test_an_identity_is_part_of_the_key(

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ggmlprobe.errors import LibraryBroken
 from ggmlprobe.ggml.find import part_of
-from ggmlprobe.ggml.symbols import open_file
+from ggmlprobe.ggml.symbols import open_file, refuse_cut
 
 if TYPE_CHECKING:
     from ggmlprobe.ggml.library import Library
@@ -30,10 +31,32 @@ def _absent(lib: Library) -> list[Path]:
     there = registered(lib)
     absent: dict[str, Path] = {}
     for path in sorted(lib.found.directory.iterdir()):
-        family = (part_of(path.name) or "base").partition("-")[0]
-        if family != "base" and not there.keys() & {family, _REGISTERED_AS.get(family, family)}:
-            absent.setdefault(family, path)
+        names = _names(path)
+        if names and not there.keys() & names:
+            absent.setdefault(min(names), path)
     return list(absent.values())
+
+
+def files(lib: Library, backend: str) -> list[str]:
+    """Return the names of the loaded files a backend is in: libggml-cpu-haswell.so, or none."""
+    return [path.name for path in lib.files if backend.lower() in _names(path)]
+
+
+def _names(path: Path) -> set[str]:
+    """Return the names, lower case, under which a file's backend may register."""
+    family = (part_of(path.name) or "base").partition("-")[0]
+    return {family, _REGISTERED_AS.get(family, family)} - {"base"}
+
+
+def _not_damaged(lib: Library) -> None:
+    """Refuse a folder with a backend that is cut short: libggml would open it, and crash.
+
+    Raises:
+        LibraryBroken: names the file.
+    """
+    for path in sorted(lib.found.directory.iterdir()):
+        if part_of(path.name) is not None and os.access(path, os.R_OK) and not path.is_dir():
+            refuse_cut(path)
 
 
 def load(lib: Library) -> None:
@@ -47,10 +70,11 @@ def load(lib: Library) -> None:
             open_file(plugin, lib.ffi.RTLD_LOCAL)
             raise LibraryBroken(f"{plugin} is no backend for this libggml or machine; give another")
     if not lib.found.plugins and (not registered(lib) or _absent(lib)):
+        _not_damaged(lib)
         lib.c.ggml_backend_load_all_from_path(str(lib.found.directory).encode())
     if not registered(lib):
         why = "; ".join(silent(lib)) or "there is no libggml-cpu; give the folder of a whole build"
-        raise LibraryBroken(f"{lib.found.directory}: no backend loaded: {why}")
+        raise LibraryBroken(f"no backend of {lib.found.directory} loads; {why}")
 
 
 def silent(lib: Library) -> list[str]:

@@ -13,13 +13,15 @@ from pathlib import Path
 from ggmlprobe.errors import LibraryNotFound
 
 ENVIRONMENT = "GGMLPROBE_LIB"
+_GIVE = "give the folder that holds libggml.so"
 
 
 def _packaged() -> Path:
     """Return lib/ beside the package, or where pip put it if a checkout stands in front of that."""
     beside = Path(__file__).parent.parent / "lib"
     behind = (Path(entry) / "ggmlprobe" / "lib" for entry in sys.path)
-    return next((folder for folder in (beside, *behind) if folder.is_dir()), beside)
+    # unlike Path.is_dir, this passes over an entry of sys.path that may not be read
+    return next((folder for folder in (beside, *behind) if os.path.isdir(folder)), beside)
 
 
 PACKAGED = _packaged()
@@ -27,15 +29,24 @@ PACKAGED = _packaged()
 # Folders below the one given in which builds and wheels keep their libraries.
 SUBFOLDERS = ("", "bin", "lib", "lib64", "build/bin", "libggml/lib64", "llama_cpp/lib")
 
-# libggml-cpu-haswell.so, libggml.v0.5.0.so, libggml-base.so.0.25.3, libggml.0.dylib, ggml-cuda.dll,
-# and wheels' libggml-base-319ad4fb.so.0.13.1 (auditwheel adds the first 8 digits of a hash).
+# libggml-cpu-haswell.so, libggml.v0.5.0.so, libggml.cuda.v0.5.0.so, libggml-base.so.0.25.3,
+# libggml.0.dylib, ggml-cuda.dll, and wheels' libggml-base-319ad4fb.so.0.13.1 (auditwheel adds the
+# first 8 digits of a hash).
+_VARIANT = r"(?:\.[a-z][a-z0-9_]*)?"
 _GGML = re.compile(
-    r"^(?:lib)?ggml(?:-(?P<part>[a-z0-9_.-]+?))??(?P<odd>-[0-9a-f]{8}|\.[a-z]?[\d.]*\d)?"
+    r"^(?:lib)?ggml(?:-(?P<part>[a-z0-9_.-]+?))??"
+    rf"(?P<odd>-[0-9a-f]{{8}}|{_VARIANT}\.[a-z]?[\d.]*\d)?"
     r"\.(?:so|dylib|dll)(?P<version>(?:\.\d+)*)$"
+)
+# The same of libllama.
+_LLAMA = re.compile(
+    rf"^(?:lib)?llama(?:-[0-9a-f]{{8}})?(?:{_VARIANT}\.[a-z]?[\d.]*\d)?"
+    r"\.(?:so|dylib|dll)(?:\.\d+)*$"
 )
 # Names under which everything, ggml included, is linked into one file.
 _WHOLE = re.compile(
-    r"^(?:(?:lib)?(?:llama|whisper|stable-diffusion)(?:\.[a-z]?[\d.]*\d)?\.(?:so|dylib|dll)(?:\.\d+)*"
+    rf"^(?:(?:lib)?(?:llama|whisper|stable-diffusion)(?:{_VARIANT}\.[a-z]?[\d.]*\d)?"
+    r"\.(?:so|dylib|dll)(?:\.\d+)*"
     r"|[\w.-]+\.node)$"
 )
 
@@ -44,12 +55,15 @@ _WHOLE = re.compile(
 class Found:
     """A libggml on disk, not opened yet.
 
+    Its paths are absolute where find() made it: dlopen would look for a bare file name elsewhere.
+
     Attributes:
         origin: "--lib", "GGMLPROBE_LIB", "packaged" or "llama_cpp".
         directory: the folder that holds the files.
         files: what to dlopen, in order.
         plugin_dir: folder whose backends libggml loads itself, if there are any.
         plugins: single backend files to load instead of the choice libggml would make.
+        given: the directory as the user wrote it, None where it is as above.
     """
 
     origin: str
@@ -57,6 +71,7 @@ class Found:
     files: tuple[Path, ...]
     plugin_dir: Path | None = None
     plugins: tuple[Path, ...] = ()
+    given: Path | None = None
 
 
 @dataclass(frozen=True)
@@ -140,13 +155,42 @@ def _from_file(origin: str, file: Path) -> Found:
 
 
 def _named(origin: str, text: str) -> Found:
-    path = Path(text).expanduser()
+    """Return the library a user named.
+
+    Raises:
+        LibraryNotFound: nothing there that can be a library, or that may be read.
+    """
+    if not text:
+        raise LibraryNotFound(f"{origin} is empty; {_GIVE}")
+    try:
+        return _at(origin, text, Path(text).expanduser())
+    except OSError as error:
+        raise LibraryNotFound(
+            f"{origin} {text} cannot be read ({error.strerror}); {_GIVE}, and that you may read"
+        ) from error
+
+
+def _absolute(found: Found) -> Found:
+    """Return the same with paths that hold in any current folder; links are not followed."""
+    return replace(
+        found,
+        directory=found.directory.absolute(),
+        files=tuple(path.absolute() for path in found.files),
+        plugin_dir=found.plugin_dir and found.plugin_dir.absolute(),
+        plugins=tuple(path.absolute() for path in found.plugins),
+        given=found.directory,
+    )
+
+
+def _at(origin: str, text: str, path: Path) -> Found:
     if path.is_file():
         return _from_file(origin, path)
-    if not path.exists():
-        raise LibraryNotFound(
-            f"{origin} {text}: no such file or folder; give the folder that holds libggml.so"
-        )
+    try:
+        path.stat()
+    except (FileNotFoundError, NotADirectoryError) as error:
+        raise LibraryNotFound(f"{origin} {text}: no such file or folder; {_GIVE}") from error
+    if not path.is_dir():
+        raise LibraryNotFound(f"{origin} {text} is neither a file nor a folder; {_GIVE}")
     found = _in_directory(origin, path)
     if found is None:
         raise LibraryNotFound(
@@ -154,6 +198,12 @@ def _named(origin: str, text: str) -> Found:
             "such as build/bin of llama.cpp"
         )
     return found
+
+
+def llama_beside(found: Found) -> Path | None:
+    """Return the libllama beside a libggml, None where there is none."""
+    names = [entry.name for entry in found.directory.iterdir() if _LLAMA.match(entry.name)]
+    return found.directory / min(names, key=lambda name: (len(name), name)) if names else None
 
 
 def _llama_cpp() -> Found | None:
@@ -175,12 +225,12 @@ def find(lib: str | None, environ: Mapping[str, str] = os.environ) -> Found:
         environ: the environment to read.
 
     Raises:
-        LibraryNotFound: nothing there, or nowhere.
+        LibraryNotFound: nothing there, or nowhere, or what is there may not be read.
     """
     if lib is not None:
-        return _named("--lib", lib)
+        return _absolute(_named("--lib", lib))
     if environ.get(ENVIRONMENT):
-        return _named(ENVIRONMENT, environ[ENVIRONMENT])
+        return _absolute(_named(ENVIRONMENT, environ[ENVIRONMENT]))
     packaged = _in_directory("packaged", PACKAGED) if PACKAGED.is_dir() else None
     found = packaged or _llama_cpp()
     if found is None:
@@ -188,4 +238,4 @@ def find(lib: str | None, environ: Mapping[str, str] = os.environ) -> Found:
             "no libggml: install ggmlprobe with its packaged build, "
             f"or name one with --lib or {ENVIRONMENT}"
         )
-    return found
+    return _absolute(found)

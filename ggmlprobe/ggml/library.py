@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,7 +11,8 @@ from typing import Any
 from ggmlprobe.errors import LibraryBroken, SymbolMissing, UsageError
 from ggmlprobe.ggml import backends
 from ggmlprobe.ggml.check import check
-from ggmlprobe.ggml.find import Found
+from ggmlprobe.ggml.files import identity, loaded, refuse_foreign
+from ggmlprobe.ggml.find import Found, llama_beside
 from ggmlprobe.ggml.symbols import Symbols, open_all, open_file
 from ggmlprobe.ggml.tensor_types import TypeInfo, Types, read
 
@@ -33,6 +35,7 @@ class Library:
         stamp: how the packaged build was made, None for any other.
         types: its tensor types by name.
         interposed: libraries opened before it, whose functions take the place of its own.
+        files: its own that are loaded, backends included, without links.
     """
 
     def __init__(self, found: Found, ffi: Any, c: Symbols) -> None:
@@ -45,6 +48,7 @@ class Library:
         self.stamp = _stamp(found.directory / STAMP)
         self.types: Types = read(ffi, c, found.files)
         self.interposed: tuple[Path, ...] = ()
+        self.files: tuple[Path, ...] = ()
 
     @classmethod
     def load(cls, found: Found, before: Sequence[Path] = ()) -> Library:
@@ -55,7 +59,8 @@ class Library:
             before: libraries to open first, whose functions take the place of libggml's own.
 
         Raises:
-            LibraryBroken: a file that is no libggml, or that lacks something; says the fix.
+            LibraryBroken: a file that is no libggml, or that lacks something, or was put together
+                with parts of another; says the fix.
             SymbolMissing: a libggml too old to list its devices.
         """
         for path in before:
@@ -75,7 +80,15 @@ class Library:
         if not lib.types:
             raise LibraryBroken(f"{files} names no tensor type; give another build")
         backends.load(lib)
+        refuse_foreign(lib)
+        lib.files = loaded(lib)
         return lib
+
+    @functools.cached_property
+    def identity(self) -> str:
+        """16 hex digits that change with the loaded files, and with the libllama beside them."""
+        llama = llama_beside(self.found)
+        return identity([*self.files, *([llama.resolve()] if llama else [])])
 
     def has(self, name: str) -> bool:
         """Tell whether the library exports a function."""

@@ -48,8 +48,12 @@ def mapped_here() -> list[Mapped]:
 
 def files_of(library: Library, paths: Iterable[str]) -> list[str]:
     """Return those of some mapped files that are the library's: its own, plug-ins, interposed."""
-    folder = library.found.directory.resolve()
-    named = {str(path.resolve()) for path in (*library.found.files, *library.interposed)}
+    found = library.found
+    folder = found.directory.resolve()
+    # a folder of links to files that lie elsewhere is a library too
+    beside = (path for path in found.directory.iterdir() if part_of(path.name) is not None)
+    given = (*found.files, *found.plugins, *library.interposed, *beside)
+    named = {str(path.resolve()) for path in given}
     return sorted(
         path
         for path in set(paths)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import platform
 from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from ggmlprobe.errors import LibraryBroken, SymbolMissing
 from ggmlprobe.ggml import dlerror
@@ -62,7 +63,40 @@ def _dlopen(path: Path, flags: int) -> Any:
         if beside.name in tried or not beside.is_file() or beside == path:
             raise LibraryBroken(dlerror.explain(str(path), message, platform.libc_ver()[1]))
         tried.add(beside.name)
+        refuse_cut(beside)
         _dlopen(beside, flags)
+
+
+def _reader(path: Path) -> BinaryIO:
+    try:
+        return path.open("rb")
+    except OSError as error:
+        raise LibraryBroken(
+            f"{path} cannot be read: {error.strerror}; give another file"
+        ) from error
+
+
+def refuse_cut(path: Path) -> None:
+    """Refuse a file that ends before what the loader maps of it does.
+
+    Raises:
+        LibraryBroken: it is damaged, or cannot be read.
+    """
+    with _reader(path) as file:
+        needed, size = dlerror.bytes_needed(file), file.seek(0, os.SEEK_END)
+    if size < needed:
+        raise LibraryBroken(
+            f"{path} is damaged: it ends after {size} of {needed} bytes; copy or build it anew"
+        )
+
+
+def _refuse_other_image(path: Path) -> None:
+    """Refuse a file that is for another system or processor, or no library at all."""
+    with _reader(path) as file:
+        found = dlerror.image(file.read(_HEADER))
+    wrong = dlerror.wrong_image(str(path), found, platform.system(), platform.machine())
+    if wrong:
+        raise LibraryBroken(wrong)
 
 
 def open_file(path: Path, scope: int | None = None) -> Any:
@@ -76,17 +110,8 @@ def open_file(path: Path, scope: int | None = None) -> Any:
         LibraryBroken: one line with what is missing and the fix.
     """
     ffi = declared()
-    try:
-        with path.open("rb") as file:
-            header = file.read(_HEADER)
-    except OSError as error:
-        raise LibraryBroken(
-            f"{path} cannot be read: {error.strerror}; give another file"
-        ) from error
-    found = dlerror.image(header)
-    wrong = dlerror.wrong_image(str(path), found, platform.system(), platform.machine())
-    if wrong:
-        raise LibraryBroken(wrong)
+    _refuse_other_image(path)
+    refuse_cut(path)
     # RTLD_GLOBAL: an interposer opened earlier then finds the real functions without linking them.
     return _dlopen(path, ffi.RTLD_LAZY | (ffi.RTLD_GLOBAL if scope is None else scope))
 

@@ -37,6 +37,7 @@ def _config_lines(config: Config) -> list[str]:
         cache = f"fa {model.fa}, type_k {model.type_k}, type_v {model.type_v}, ngl {model.ngl}"
         lines += _lines({"model": f"{model.file}, {model.description}, {cache}"})
     lines += _lines({"library": f"{library_label(library)}, {library.origin} {library.path}"})
+    lines += [f"  {line}" for line in _lines({"files": " ".join(library.files)})]
     lines += [f"  {line}" for line in _lines(library.stamp or {})]
     memory = f", {device.memory_total // MIB} MiB" if device.memory_total else ""
     lines += _lines({"device": f"{device.name}, {device.description}, {device.type}, "

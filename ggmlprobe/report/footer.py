@@ -26,7 +26,7 @@ def footer(record: Record) -> list[str]:
 
 
 def library_line(record: Record) -> str:
-    """Version, commit, origin and path of every library."""
+    """Version, commit, origin and path of every library, and its CPU backend if it has several."""
     return _each(map(_library, record.configs))
 
 
@@ -37,7 +37,9 @@ def _each(texts: Iterable[str]) -> str:
 def _library(config: Config) -> str:
     label = library_label(config.library)
     origin = ascii_line(config.library.origin)
-    return f"{label}, {origin} {ascii_line(config.library.path)}"
+    # which of several CPU backends libggml took for this machine
+    variants = [ascii_line(name) for name in config.library.files if "ggml-cpu-" in name]
+    return ", ".join([label, f"{origin} {ascii_line(config.library.path)}", *variants])
 
 
 def device_line(record: Record) -> str:

@@ -20,11 +20,10 @@ from ggmlprobe import faults, probe
 from ggmlprobe.checks import paired
 from ggmlprobe.dispatch import passes
 from ggmlprobe.errors import ComputeFailed, OutOfMemory, ProbeError, Unsupported, UsageError
-from ggmlprobe.ggml import interposer
+from ggmlprobe.ggml import backends, interposer
 from ggmlprobe.ggml.device import Backend, devices
 from ggmlprobe.ggml.find import Found, find
 from ggmlprobe.ggml.library import Library, check
-from ggmlprobe.ggml.maps import files_of, mapped_here
 from ggmlprobe.ggml.op_ids import op_ids
 from ggmlprobe.ops import OPS
 from ggmlprobe.ops.base import Op, Session
@@ -53,14 +52,7 @@ def tuples(params: dict[str, Any]) -> dict[str, Any]:
 
 def shown_path(found: Found) -> str:
     """The library's place for the record: the packaged one is named as in the package."""
-    return "ggmlprobe/lib" if found.origin == "packaged" else str(found.directory)
-
-
-def loaded_files(library: Library) -> list[str]:
-    """The library's files that are mapped, without those opened in front of it."""
-    before = {str(path.resolve()) for path in library.interposed}
-    found = files_of(library, [each.path for each in mapped_here()])
-    return [path for path in found if path not in before]
+    return "ggmlprobe/lib" if found.origin == "packaged" else str(found.given or found.directory)
 
 
 def tokens(request: Request) -> int:
@@ -105,13 +97,17 @@ class Child:
             "library": {
                 "path": shown_path(library.found), "version": library.version,
                 "commit": library.commit, "origin": library.found.origin, "stamp": library.stamp,
+                "files": [path.name for path in library.files], "identity": library.identity,
             },
             "types": {t.name: {"id": t.id, "blck_size": t.blck_size, "type_size": t.type_size,
                                "quantized": t.quantized} for t in library.types.values()},
             "ops": op_ids(library),
-            "devices": [dataclasses.asdict(device) for device in devices(library)],
+            "devices": [
+                dataclasses.asdict(device) | {"files": backends.files(library, device.backend)}
+                for device in devices(library)
+            ],
             "silent": library.silent_backends(),
-            "files": loaded_files(library),
+            "files": [str(path) for path in library.files],
             "overshadowed": interposer.overshadowed(library.interposed),
         }  # fmt: skip
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
+from ggmlprobe.ggml import backends
 from ggmlprobe.ggml.device import Backend, devices
 from ggmlprobe.ggml.find import find
 from ggmlprobe.ggml.library import Library, check
@@ -54,6 +55,8 @@ def main() -> None:
         "devices": [asdict(info) for info in devices(lib)],
         "round_trip": nmse,
         "product": product_error(lib, weights, inputs, 2),
+        "loaded": [path.name for path in lib.files],
+        "cpu_files": backends.files(lib, "CPU"),
         "files": [path.name for path in lib.found.files],
     }
     print(json.dumps(seen))

@@ -88,7 +88,35 @@ def test_a_plug_in_file_chooses_the_variant(foreign_libs: dict[str, Path]) -> No
     assert_sound(plain)
     (cpu,) = plain["devices"]
     assert "AVX" not in cpu["features"]
+    assert plain["loaded"] == ["libggml-base.so", "libggml-cpu-x64.so", "libggml.v0.5.0.so"]
     assert "SSSE3" in exercise(folder / "libggml-cpu-sse42.so")["devices"][0]["features"]
+
+
+@x86_64
+def test_the_variant_that_libggml_chose_is_named(foreign_libs: dict[str, Path]) -> None:
+    seen = exercise(foreign_libs["plugins"])
+    base, variant, main = seen["loaded"]
+    assert (base, main) == ("libggml-base.so", "libggml.v0.5.0.so")
+    assert variant.startswith("libggml-cpu-")
+    assert seen["cpu_files"] == [variant]
+    assert exercise(foreign_libs["wheel"])["cpu_files"] == ["libggml-cpu.so"]
+    assert exercise(foreign_libs["static"])["loaded"] == ["index.node"]
+
+
+@x86_64
+def test_a_plug_in_that_is_cut_short_is_named(
+    foreign_libs: dict[str, Path], tmp_path: Path
+) -> None:
+    for name in ("libggml-base.so", "libggml.v0.5.0.so", "libggml-cpu-x64.so"):
+        shutil.copy(foreign_libs["plugins"] / name, tmp_path)
+    plugin = tmp_path / "libggml-cpu-x64.so"
+    with plugin.open("r+b") as file:
+        file.truncate(plugin.stat().st_size // 2)
+    done = subprocess.run(
+        [sys.executable, str(EXERCISE), str(tmp_path)], capture_output=True, text=True, check=False
+    )
+    last = done.stderr.strip().splitlines()[-1]
+    assert f"LibraryBroken: {plugin} is damaged: it ends after" in last
 
 
 @x86_64

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import struct
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -9,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from ggmlprobe.errors import LibraryBroken, SymbolMissing
-from ggmlprobe.ggml.dlerror import Image, explain, image, wrong_image
+from ggmlprobe.ggml.dlerror import Image, bytes_needed, explain, image, wrong_image
 from ggmlprobe.ggml.find import Found, find
 from ggmlprobe.ggml.library import Library
 from ggmlprobe.ggml.symbols import open_file
@@ -44,7 +46,7 @@ def refused(path: Path) -> str:
 @pytest.mark.parametrize(
     ("needed", "fix"),
     [
-        ("libcuda.so.1", "comes with the NVIDIA driver: install the driver"),
+        ("libcuda.so.1", "comes with the NVIDIA driver, so install the driver"),
         ("libcublas.so.13", "install the CUDA 13 runtime"),
         ("libcudart.so.12", "install the CUDA 12 runtime"),
         ("libamdhip64.so.6", "install ROCm"),
@@ -92,8 +94,9 @@ def test_parts_of_two_builds(compile_library: Compile) -> None:
 
 def test_dependency_beside_the_file_is_found(compile_library: Compile, tmp_path: Path) -> None:
     compile_library("libextra.so.7", "int extra(void) { return 7; }", "-Wl,-soname,libextra.so.7")
+    # no name of ggml's: it stays open, and a library loaded later would be taken for mixed with it
     library = compile_library(
-        "libggml.so", "int extra(void); int f(void) { return extra(); }", tmp_path / "libextra.so.7"
+        "needs.so", "int extra(void); int f(void) { return extra(); }", tmp_path / "libextra.so.7"
     )
     assert open_file(library)
 
@@ -108,8 +111,11 @@ def test_truncated_and_empty_files(compile_library: Compile) -> None:
     path = compile_library("libggml.so", "int f(void) { return 1; }")
     whole = path.read_bytes()
     path.unlink()
-    path.write_bytes(whole[:200])
-    assert "damaged or no shared library" in refused(path)
+    # in the header's table, in what is mapped
+    for size in (200, 5000):
+        path.write_bytes(whole[:size])
+        assert f"is damaged: it ends after {size} of " in refused(path)
+        assert "copy or build it anew" in refused(path)
     path.write_bytes(b"")
     assert "of no known format" in refused(path)
 
@@ -194,10 +200,51 @@ def test_wrong_image() -> None:
         ("a\nb", "lib cannot be opened: a b"),
         (
             "libc.musl-x86_64.so.1: cannot open shared object file: No such file or directory",
-            "lib needs libc.musl-x86_64.so.1, which is not here: "
-            "the file is built for musl (Alpine): give a build for glibc",
+            "lib needs libc.musl-x86_64.so.1, which is not here; "
+            "the file is built for musl (Alpine), so give a build for glibc",
         ),
     ],
 )
 def test_explain(message: str, expected: str) -> None:
     assert explain("lib", message, "2.36") == expected
+
+
+def test_a_damaged_dependency_beside_the_file(compile_library: Compile, tmp_path: Path) -> None:
+    more = compile_library(
+        "libmore.so.8", "int more(void) { return 8; }", "-Wl,-soname,libmore.so.8"
+    )
+    library = compile_library("libggml.so", "int more(void); int f(void) { return more(); }", more)
+    more.write_bytes(more.read_bytes()[:5000])
+    with pytest.raises(LibraryBroken, match=r"libmore\.so\.8 is damaged"):
+        open_file(library)
+
+
+@pytest.mark.parametrize("big_endian", [False, True])
+def test_bytes_a_file_needs(big_endian: bool) -> None:
+    order = ">" if big_endian else "<"
+    header = bytearray(64)
+    header[:6] = b"\x7fELF\x02" + (b"\x02" if big_endian else b"\x01")
+    struct.pack_into(f"{order}Q", header, 0x20, 64)
+    struct.pack_into(f"{order}HH", header, 0x36, 56, 2)
+    load = struct.pack(f"{order}IIQQQQQQ", 1, 4, 4096, 0, 0, 904, 5000, 4096)
+    note = struct.pack(f"{order}IIQQQQQQ", 4, 4, 9000, 0, 0, 904, 904, 4)
+    assert bytes_needed(io.BytesIO(header + load + note)) == 5000
+    assert bytes_needed(io.BytesIO(header + load)) == 64 + 2 * 56
+    # whatever else is no matter of this
+    assert bytes_needed(io.BytesIO(header[:63])) == 0
+    assert bytes_needed(io.BytesIO(b"MZ" + bytes(100))) == 0
+    struct.pack_into(f"{order}Q", header, 0x20, 2**64 - 1)
+    assert bytes_needed(io.BytesIO(header + load + note)) > 2**63
+
+
+def test_no_line_has_two_colons() -> None:
+    absent = "{}: cannot open shared object file: No such file or directory"
+    names = (
+        "libcuda.so.1",
+        "libcublas.so.13",
+        "libggml-cpu.so",
+        "libc.musl-x86_64.so.1",
+        "libx.so",
+    )
+    for message in (*map(absent.format, names), "undefined symbol: f", "x: invalid ELF header"):
+        assert explain("lib", message).count(": ") < 2

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -19,6 +21,10 @@ from ggmlprobe.ggml.find import choose, find, part_of
         ("libggml.so.0.25.3", ""),
         ("libggml.v0.5.0.so", ""),
         ("libggml.b6673.so", ""),
+        ("libggml.cuda.v0.5.0.so", ""),
+        ("libggml.vulkan.b6673.so", ""),
+        ("libggml-base.cuda.v0.5.0.so", "base"),
+        ("libggml.cuda.so", None),
         ("libggml.0.dylib", ""),
         ("ggml.dll", ""),
         ("libggml-684d824a.so.0.13.1", ""),
@@ -85,6 +91,12 @@ def test_part_of(name: str, part: str | None) -> None:
         ),
         # a plain name with a version goes before a shorter odd one
         (["libggml.b66.so", "libggml.so.0.25.3"], ("libggml.so.0.25.3",), ()),
+        # the variant of a package for CUDA
+        (
+            ["libggml-base.so", "libggml.cuda.v0.5.0.so", "libllama.cuda.v0.5.0.so"],
+            ("libggml-base.so", "libggml.cuda.v0.5.0.so"),
+            (),
+        ),
         # before ggml was split
         (["libggml.so", "libllama.so"], ("libggml.so",), ()),
         # everything in one file
@@ -196,3 +208,67 @@ def test_home_is_expanded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setenv("HOME" if os.name == "posix" else "USERPROFILE", str(tmp_path))
     touch(tmp_path / "build", "libggml.so")
     assert find("~/build", {}).directory == tmp_path / "build"
+
+
+def test_paths_are_absolute_and_the_given_one_is_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = touch(tmp_path / "build" / "bin", "libggml.so", "libggml-base.so", "libggml-cpu-x.so")
+    monkeypatch.chdir(folder)
+    for text, plugin_dir in ((".", folder), ("./", folder), ("libggml.so", folder)):
+        for found in (find(text, {}), find(None, {"GGMLPROBE_LIB": text})):
+            assert found.directory == folder
+            assert found.files == (folder / "libggml-base.so", folder / "libggml.so")
+            assert found.plugin_dir == plugin_dir
+            assert str(found.given) == "."
+    assert find("libggml-cpu-x.so", {}).plugins == (folder / "libggml-cpu-x.so",)
+    monkeypatch.chdir(tmp_path)
+    assert str(find("build", {}).given) == "build/bin"
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("", "--lib is empty; give the folder that holds libggml.so"),
+        (os.devnull, f"--lib {os.devnull} is neither a file nor a folder; give the folder"),
+        ("x" * 5000, "cannot be read (File name too long); give the folder"),
+    ],
+)
+def test_what_cannot_be_a_library(text: str, says: str) -> None:
+    with pytest.raises(LibraryNotFound) as error:
+        find(text, {})
+    assert says in one_line(error)
+
+
+def test_nothing_below_a_file(tmp_path: Path) -> None:
+    touch(tmp_path, "libggml.so")
+    with pytest.raises(LibraryNotFound) as error:
+        find(str(tmp_path / "libggml.so" / "x"), {})
+    assert "no such file or folder" in one_line(error)
+
+
+@pytest.fixture
+def closed() -> Iterator[Path]:
+    """Return a folder with a library that this process may not read."""
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder).chmod(0o755)
+        closed = touch(Path(folder) / "closed", "libggml.so")
+        closed.chmod(0)
+        # root may read everything
+        user = os.geteuid()
+        if user == 0:
+            os.seteuid(65534)
+        yield closed
+        os.seteuid(user)
+        closed.chmod(0o700)
+
+
+@pytest.mark.skipif(os.name != "posix", reason="permissions of POSIX")
+def test_a_folder_that_may_not_be_read(closed: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for path in (closed, closed / "libggml.so"):
+        with pytest.raises(LibraryNotFound) as error:
+            find(str(path), {})
+        assert f"--lib {path} cannot be read (Permission denied); give" in one_line(error)
+    # an entry of sys.path need not be readable
+    monkeypatch.syspath_prepend(str(closed))
+    assert module._packaged()

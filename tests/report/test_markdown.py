@@ -232,3 +232,15 @@ def test_hostile_strings_stay_in_their_cells(result: Rows, record: Make) -> None
     assert r"| a\|b # title " in text
     assert r"caf\xe9\x1b[31m\ud800" in text
     assert len([line for line in text.splitlines() if line.startswith("|")]) == 4
+
+
+def test_the_cpu_backend_that_was_chosen_stands_in_the_footer(
+    result: Rows, record: Make, config: Config
+) -> None:
+    for files, line in (
+        (["libggml-base.so", "libggml-cpu-zen4.so", "libggml.so"], ", libggml-cpu-zen4.so"),
+        (["libggml-base.so", "libggml-cpu.so", "libggml.so"], ""),
+    ):
+        library = replace(config.library, files=files)
+        text = table(record([result(1)], configs=[replace(config, library=library)]))
+        assert f"- library: {BUILD}, --lib build/bin{line}\n" in text

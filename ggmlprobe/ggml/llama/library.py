@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
@@ -13,7 +12,8 @@ import cffi
 
 from ggmlprobe.errors import HeaderRefused, LibraryBroken, SymbolMissing
 from ggmlprobe.ggml.declarations import ffi as ggml_ffi
-from ggmlprobe.ggml.find import Found
+from ggmlprobe.ggml.files import refuse_foreign
+from ggmlprobe.ggml.find import Found, llama_beside
 from ggmlprobe.ggml.library import Library
 from ggmlprobe.ggml.llama import layout
 from ggmlprobe.ggml.llama.log import Log
@@ -21,10 +21,6 @@ from ggmlprobe.ggml.llama.structs import Header, parse
 from ggmlprobe.ggml.symbols import Symbols, open_file
 
 ENVIRONMENT = "GGMLPROBE_LLAMA_H"
-# libllama.so, libllama.v0.5.0.so, libllama.so.0, libllama.b6673.so, llama.dll, libllama-1a2b3c4d.so
-_NAME = re.compile(
-    r"^(?:lib)?llama(?:-[0-9a-f]{8})?(?:\.[a-z]?[\d.]*\d)?\.(?:so|dylib|dll)(?:\.\d+)*$"
-)
 # build/bin/ of a checkout is two folders below it, build/bin/Release three.
 _LEVELS = 3
 # The memory functions have these names since June 2025.
@@ -37,9 +33,9 @@ def find_library(found: Found) -> Path:
     Raises:
         LibraryBroken: there is none.
     """
-    names = [entry.name for entry in found.directory.iterdir() if _NAME.match(entry.name)]
-    if names:
-        return found.directory / min(names, key=lambda name: (len(name), name))
+    beside = llama_beside(found)
+    if beside is not None:
+        return beside
     if len(found.files) == 1:
         return found.files[0]
     raise LibraryBroken(
@@ -127,6 +123,8 @@ class Llama:
         self.library, self.path, self.header_path = library, path, header_path
         self.header = _read(header_path)
         self.ffi, self.c = functions(path, self.header)
+        # it may bring a libggml of its own, where the loader finds that by another name
+        refuse_foreign(library)
         self.log = Log(self.ffi, self.c)
         self.c.llama_backend_init()
 
