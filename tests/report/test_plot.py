@@ -162,6 +162,12 @@ def test_hostile_names_stay_names(result: Rows, record: Make, evil: str) -> None
         ElementTree.fromstring(svg)
 
 
+def test_numbers_that_no_picture_holds(full: Record) -> None:
+    rows = [replace(row, ulp_histogram={"1": 10**400}) for row in full.results]
+    with pytest.raises(UsageError, match="cannot be drawn"):
+        plot.image(replace(full, results=rows), "ulp", "png")
+
+
 def test_matplotlib_is_asked_for_where_it_is_missing(
     full: Record, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from matplotlib import rc_context
 from matplotlib.figure import Figure
 
+from ggmlprobe.errors import UsageError
 from ggmlprobe.record import Record
 from ggmlprobe.report.plot.classmap import draw_classes
 from ggmlprobe.report.plot.models import draw_flips, draw_margin
@@ -31,7 +32,16 @@ def drawn(record: Record, kind: str, form: str, transparent: bool) -> bytes:
 
     Raises:
         NothingToDraw: the record has nothing of this kind.
+        UsageError: its numbers are beyond what a picture can hold.
     """
+    try:
+        return _content(record, kind, form, transparent)
+    except (OverflowError, ValueError) as error:
+        # no run makes such numbers, an editor does
+        raise UsageError(f"{kind}: numbers of this record cannot be drawn: name another") from error
+
+
+def _content(record: Record, kind: str, form: str, transparent: bool) -> bytes:
     out = io.BytesIO()
     # ids are hashes of this: pictures of one page must not share any
     with rc_context(STYLE | {"svg.hashsalt": kind}):
