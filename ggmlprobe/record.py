@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from ggmlprobe.codec import dumps, field_table, from_dict, json_schema, parse, to_dict
+from ggmlprobe.consistency import check_values
 from ggmlprobe.environment import Environment, collect_environment
 from ggmlprobe.errors import RecordError
 from ggmlprobe.model.located import LOCATE_DATACLASSES, GraphOp, Location
@@ -82,7 +83,6 @@ class LibraryInfo:
         default=None,
         metadata={"doc": "What ggmlprobe's own build wrote down: source, sha256, compiler, flags."},
     )
-
     files: list[str] = field(
         default_factory=list,
         metadata={
@@ -97,6 +97,7 @@ class LibraryInfo:
             "its size and time; a rebuild changes it."
         },
     )
+
 
 @dataclass(frozen=True)
 class DeviceRecord:
@@ -590,6 +591,7 @@ def loads(text: str) -> Record:
     for name in lists:
         rows.update({f"{name}[{i}]": row for i, row in enumerate(getattr(record, name))})
     check_references(record.configs, rows)
+    check_values(record)
     return record
 
 
