@@ -63,7 +63,7 @@ EXPECTED = (
         "unrepeatable-width", "a block that does not repeat", blocks(Verdict.NONDETERMINISTIC)
     ),
     Expected("abort", "a child that aborts", only(3, Verdict.CRASH)),
-    Expected("kill", "a child that is killed", only(3, Verdict.OOM)),
+    Expected("kill", "a child that is killed", only(3, Verdict.CRASH)),
     Expected("oom", "an allocation that fails", only(3, Verdict.OOM)),
     Expected("hang", "a child that hangs", only(3, Verdict.TIMEOUT)),
 )  # fmt: skip

@@ -128,7 +128,7 @@ def test_groups_of_four_columns_are_not_transitive(plant: Plant) -> None:
         ("abort", "CRASH", "SIGABRT", "GGML_ASSERT(n != FROM) failed"),
         ("segv", "CRASH", "SIGSEGV", ""),
         ("ill", "CRASH", "SIGILL", ""),
-        ("killed", "OOM", "SIGKILL", ""),
+        ("killed", "CRASH", "SIGKILL", ""),
         ("memory", "OOM", "SIGABRT", "out of memory"),
     ],
 )

@@ -18,6 +18,7 @@ def explain(event: Event, request: ModelRequest) -> str:
     what = event["signal"] or event["verdict"]
     last = next((line for line in reversed(event["stderr"]) if line.strip()), "")
     text = f"{what} in phase {event['phase']}" + (f": {last.strip()}" if last else "")
+    text += f" ({event['detail']})" if event.get("detail") else ""
     if event["verdict"] == "TIMEOUT":
         return f"{text}; give more time with --timeout"
     if event["verdict"] == "OOM":

@@ -15,15 +15,17 @@ import tempfile
 import threading
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from ggmlprobe import errors
 from ggmlprobe.errors import LibraryBroken
+from ggmlprobe.worker.oom import KillerWatch
 from ggmlprobe.worker.protocol import Event, ModelRequest, Request, Spec
 
 STDERR_LINES = 8
 START_SECONDS = 120.0
 STOP_SECONDS = 2.0
+DAMAGED = "a file of it is damaged; copy or build it anew"
 BLAS_THREADS = "OPENBLAS_NUM_THREADS"
 PACKAGE_PARENT = str(Path(__file__).resolve().parents[2])
 OUT_OF_MEMORY = re.compile(
@@ -31,19 +33,33 @@ OUT_OF_MEMORY = re.compile(
 )
 
 
-def death_verdict(returncode: int, stderr_tail: list[str]) -> tuple[str, str | None]:
-    """(verdict, signal name) of a child that ended by itself.
+MAYBE_OOM = "killed, maybe by the kernel for memory: its count of that cannot be read here"
 
-    SIGKILL comes from the kernel's out-of-memory killer; an abort is an out-of-memory where the
-    last words say so.
+
+class Death(NamedTuple):
+    """Verdict, signal name and detail of a child that ended."""
+
+    verdict: str
+    signal: str | None
+    detail: str | None = None
+
+
+def death_verdict(
+    returncode: int, stderr_tail: list[str], oom_killed: bool | None = None
+) -> Death:  # fmt: skip
+    """How a child ended that ended by itself.
+
+    SIGKILL is an out-of-memory where the kernel's killer has struck meanwhile (`oom_killed`; None
+    where nobody can tell), an abort where the last words say so.
     """
     name = None
     if returncode < 0:
         name = signal.Signals(-returncode).name if -returncode in set(signal.Signals) else None
         name = name or f"signal {-returncode}"
-    if name == "SIGKILL" or any(OUT_OF_MEMORY.search(line) for line in stderr_tail):
-        return "OOM", name
-    return "CRASH", name
+    killed = name == "SIGKILL"
+    if (killed and oom_killed) or any(OUT_OF_MEMORY.search(line) for line in stderr_tail):
+        return Death("OOM", name)
+    return Death("CRASH", name, MAYBE_OOM if killed and oom_killed is None else None)
 
 
 class Worker:
@@ -73,6 +89,7 @@ class Worker:
         # numpy's BLAS threads would spin beside ggml's; the child puts the value back after import
         env[BLAS_THREADS] = "1"
         self._busy, self._hung, self._stderr_start = True, False, 0
+        self._killer = KillerWatch()
         self._stderr = tempfile.TemporaryFile()
         self._events: queue.Queue[str | None] = queue.Queue()
         self._process = subprocess.Popen(
@@ -101,10 +118,12 @@ class Worker:
             self.launch()
         event = self._next(START_SECONDS)
         if event is None:
-            verdict, name = self._death()
-            last = (self.stderr_tail() or ["no message"])[-1]
+            death = self._death()
+            ended = death.signal or death.verdict
+            # SIGBUS is a page beyond the end of a mapped file
+            last = DAMAGED if ended == "SIGBUS" else (self.stderr_tail() or ["no message"])[-1]
             self.stop()
-            raise LibraryBroken(f"loading the library ended in {name or verdict}: {last}")
+            raise LibraryBroken(f"loading the library ended in {ended}: {last}")
         if event["event"] == "refused":
             self.stop()
             raise LibraryBroken(event["message"])
@@ -119,17 +138,17 @@ class Worker:
         if self._process is None:
             self.ready()
         self._stderr_start = self._stderr.seek(0, os.SEEK_END)
-        self._busy = True
+        self._busy, self._killer = True, KillerWatch()
         self._send(dataclasses.asdict(request))
         at: Event = {"phase": "inputs", "seed": None, "width": None}
         while True:
             event = self._next(self.timeout)
             if event is None:
-                verdict, name = self._death()
+                death = self._death()
                 where = {key: at[key] for key in ("phase", "seed", "width")}
                 tail = self.stderr_tail()
                 self.stop()
-                yield {"event": "died", "verdict": verdict, "signal": name, "stderr": tail, **where}
+                yield {"event": "died", **death._asdict(), "stderr": tail, **where}
                 return
             if event["event"] == "begin":
                 at = event
@@ -166,11 +185,12 @@ class Worker:
         event: Event = json.loads(line)
         return event
 
-    def _death(self) -> tuple[str, str | None]:
+    def _death(self) -> Death:
         assert self._process is not None
         if self._hung:
-            return "TIMEOUT", None
-        return death_verdict(self._process.wait(), self.stderr_tail())
+            return Death("TIMEOUT", None)
+        returncode = self._process.wait()
+        return death_verdict(returncode, self.stderr_tail(), self._killer.struck())
 
     def stderr_tail(self) -> list[str]:
         """The last lines the child wrote to stderr during this request."""

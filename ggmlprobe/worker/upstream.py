@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from ggmlprobe.errors import ComputeFailed, UsageError
+from ggmlprobe.worker.oom import KillerWatch
 from ggmlprobe.worker.supervisor import STDERR_LINES, death_verdict
 
 HELP_SECONDS = 60.0
@@ -141,7 +142,7 @@ class Server:
             free.bind(("127.0.0.1", 0))
             port = free.getsockname()[1]
         self.address = f"http://127.0.0.1:{port}"
-        self._stderr = tempfile.TemporaryFile()
+        self._stderr, self._killer = tempfile.TemporaryFile(), KillerWatch()
         command = [str(path), *options, "--host", "127.0.0.1", "--port", str(port), "-np", "1"]
         self._process = subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=self._stderr, stderr=self._stderr,
@@ -235,7 +236,9 @@ class Server:
     def _died(self, text: str) -> ProgramDied:
         self._process.kill()
         code, tail = self._process.wait(), self._tail()
-        return ProgramDied(text, *death_verdict(code, tail), tail)
+        death = death_verdict(code, tail, self._killer.struck())
+        said = f"{text}; {death.detail}" if death.detail else text
+        return ProgramDied(said, death.verdict, death.signal, tail)
 
     def _hung(self) -> ProgramDied:
         said = f"no answer in {self.timeout:g} s; give more time with --timeout"
@@ -288,6 +291,7 @@ class Cli:
         return Output(text, *rate_of(printed))
 
     def _run(self, command: Sequence[str]) -> subprocess.CompletedProcess[bytes]:
+        killer = KillerWatch()
         try:
             done = subprocess.run(
                 command, capture_output=True, timeout=self.timeout, check=False,
@@ -299,9 +303,10 @@ class Cli:
         if done.returncode:
             lines = done.stderr.decode(errors="replace").splitlines()
             tail = [line for line in lines if line.strip()][-STDERR_LINES:]
-            verdict, signal = death_verdict(done.returncode, tail)
-            what = signal or f"exit status {done.returncode}"
-            raise ProgramDied(f"{what}: {tail[-1] if tail else ''}", verdict, signal, tail)
+            death = death_verdict(done.returncode, tail, killer.struck())
+            what = death.detail or death.signal or f"exit status {done.returncode}"
+            said = f"{what}: {tail[-1] if tail else ''}"
+            raise ProgramDied(said, death.verdict, death.signal, tail)
         return done
 
     def close(self) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import os
 import signal
+import subprocess
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -13,8 +14,9 @@ import pytest
 
 from ggmlprobe.errors import LibraryBroken, UsageError
 from ggmlprobe.ops.mul_mat import MulMat
+from ggmlprobe.worker import oom
 from ggmlprobe.worker.protocol import Event, Request, Spec
-from ggmlprobe.worker.supervisor import STDERR_LINES, Worker, death_verdict
+from ggmlprobe.worker.supervisor import MAYBE_OOM, STDERR_LINES, Worker, death_verdict
 
 PARAMS = dataclasses.asdict(MulMat(type_a="f32", m=16, k=1))
 
@@ -65,7 +67,6 @@ def made(lib_path: str) -> Iterator[Made]:
     [
         (-signal.SIGABRT, ["GGML_ASSERT(x) failed"], ("CRASH", "SIGABRT")),
         (-signal.SIGSEGV, [], ("CRASH", "SIGSEGV")),
-        (-signal.SIGKILL, [], ("OOM", "SIGKILL")),
         (-signal.SIGABRT, ["terminate called: std::bad_alloc"], ("OOM", "SIGABRT")),
         (-signal.SIGABRT, ["CUDA error: out of memory"], ("OOM", "SIGABRT")),
         (-(signal.SIGRTMIN + 1), [], ("CRASH", f"signal {signal.SIGRTMIN + 1}")),
@@ -73,14 +74,61 @@ def made(lib_path: str) -> Iterator[Made]:
     ],
 )
 def test_death_verdict(returncode: int, tail: list[str], expected: tuple[str, str | None]) -> None:
-    assert death_verdict(returncode, tail) == expected
+    assert death_verdict(returncode, tail, False) == (*expected, None)
+
+
+@pytest.mark.parametrize(
+    ("oom_killed", "expected"),
+    [
+        (True, ("OOM", "SIGKILL", None)),
+        (False, ("CRASH", "SIGKILL", None)),
+        (None, ("CRASH", "SIGKILL", MAYBE_OOM)),
+    ],
+)
+def test_a_kill_is_for_memory_only_where_the_kernel_says_so(
+    oom_killed: bool | None, expected: tuple[str, str, str | None]
+) -> None:
+    assert death_verdict(-signal.SIGKILL, [], oom_killed) == expected
+
+
+@pytest.mark.parametrize("counts", [(3, 3), (3, 4), (None, None)])
+def test_killed_child(
+    made: Made, monkeypatch: pytest.MonkeyPatch, counts: tuple[int | None, int | None]
+) -> None:
+    worker = made()
+    worker.ready()
+    before, after = counts
+    given = iter([before, after])
+    monkeypatch.setattr(oom, "kills", lambda: next(given))
+    died = list(worker.run(request("kill")))[-1]
+    assert died["verdict"] == ("OOM" if after == 4 else "CRASH")
+    assert (died["signal"], died["width"]) == ("SIGKILL", 3)
+    assert died["detail"] == (MAYBE_OOM if after is None else None)
+
+
+def test_a_file_that_ends_too_soon_is_called_damaged(tmp_path: Path) -> None:
+    # a constructor that touches a page beyond the end of a file, as a cut library's does
+    source, library, short = tmp_path / "cut.c", tmp_path / "libggml.so", tmp_path / "short"
+    short.write_bytes(b"")
+    source.write_text(
+        "#include <fcntl.h>\n#include <sys/mman.h>\n"
+        "__attribute__((constructor)) static void touch(void) {\n"
+        f'    int fd = open("{short}", O_RDONLY);\n'
+        "    volatile char * p = mmap(0, 4096, PROT_READ, MAP_PRIVATE, fd, 0);\n"
+        "    (void) *p;\n}\n"
+    )
+    subprocess.run(["cc", "-shared", "-fPIC", str(source), "-o", str(library)], check=True)
+    worker = Worker(Spec(str(library)), 60.0)
+    with pytest.raises(LibraryBroken, match="ended in SIGBUS: a file of it is damaged; copy or"):
+        worker.ready()
 
 
 def test_events_of_a_case(made: Made) -> None:
     worker = made()
     ready = worker.ready()
     assert ready["event"] == "ready"
-    assert ready["types"]["f32"] == {"blck_size": 1, "quantized": False}
+    f32 = {"id": 0, "blck_size": 1, "type_size": 4, "quantized": False}
+    assert ready["types"]["f32"] == f32
     events = list(worker.run(request()))
     assert names(events).count("outcome") == 2 * 4
     assert names(events)[-1] == "done"
