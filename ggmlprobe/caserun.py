@@ -61,8 +61,16 @@ class CaseRun:
             return
         for width in self.widths:
             row = old.get(width)
-            if row and [seed.seed for seed in row.seeds] in ([], list(self.seeds)):
-                self.results[width] = row
+            if row is None or (row.seeds and not self._has_all(row)):
+                continue
+            self.results[width] = row
+
+    def _has_all(self, row: Result) -> bool:
+        """Whether an earlier row has these seeds, and something from every pass."""
+        said = {"kernels": row.kernels_note, "time": row.time_note}
+        return [seed.seed for seed in row.seeds] == list(self.seeds) and all(
+            getattr(row, name) or said[name] for name in self.passes
+        )
 
     def _tokens_moved(self, old: Mapping[int, Result]) -> bool:
         """Whether the earlier run was of another widest width, where that moves the tokens.
@@ -158,7 +166,8 @@ class CaseRun:
         """A row without a comparison."""
         detail = event.get("detail")
         if event["event"] == "died" and event["phase"] != "width":
-            detail = f"while {'making inputs' if event['phase'] == 'inputs' else 'running width 1'}"
+            phase = "making inputs" if event["phase"] == "inputs" else "running width 1"
+            detail = "; ".join(filter(None, [f"while {phase}", detail]))
         return self._row(
             width, event["verdict"], detail=detail, signal=event.get("signal"),
             stderr_tail=event.get("stderr", []),

@@ -250,6 +250,9 @@ class Journal:
 def _open_locked(path: Path, existing: bool) -> int:
     flags = os.O_RDWR | os.O_CREAT | os.O_APPEND | (0 if existing else os.O_EXCL)
     try:
+        # a device may never end, and a pipe never answer
+        if existing and path.exists() and not path.is_file():
+            raise UsageError(f"{path} is no regular file: name a file ending in .jsonl")
         fd = os.open(path, flags, 0o666)
     except FileExistsError as error:
         raise FileExists(f"{path} exists: --resume goes on with it, --force replaces it") from error

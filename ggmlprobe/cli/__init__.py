@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import os
+import contextlib
+import errno
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NoReturn
 
 import click
@@ -15,6 +16,7 @@ from ggmlprobe.cli.bisect import bisect
 from ggmlprobe.cli.devices import devices
 from ggmlprobe.cli.diff import diff
 from ggmlprobe.cli.git_bisect import error_status
+from ggmlprobe.cli.journals import INTERRUPTED
 from ggmlprobe.cli.model import model
 from ggmlprobe.cli.op import op
 from ggmlprobe.cli.preset import preset
@@ -25,11 +27,32 @@ from ggmlprobe.cli.sweep import sweep
 from ggmlprobe.cli.threshold import threshold
 from ggmlprobe.errors import ProbeError
 
-INTERRUPTED = 130
+# what a shell shows of a program that SIGPIPE ends
+CLOSED_PIPE = 141
+NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
+
+
+@contextlib.contextmanager
+def ended_by_a_closed_pipe() -> Iterator[None]:
+    """Exit quietly where nobody reads the output any more; click would exit with 1, a finding."""
+    try:
+        yield
+    except BrokenPipeError:
+        sys.exit(CLOSED_PIPE)
 
 
 class Group(click.Group):
     """Turns every error a user can cause into one line on stderr and exit status 2."""
+
+    def make_context(self, *args: Any, **kwargs: Any) -> click.Context:
+        """Parse, which prints --help."""
+        with ended_by_a_closed_pipe():
+            return super().make_context(*args, **kwargs)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command."""
+        with ended_by_a_closed_pipe():
+            return super().invoke(ctx)
 
     def main(self, args: Sequence[str] | None = None, *more: Any, **kwargs: Any) -> Any:
         """Run the command line."""
@@ -45,15 +68,16 @@ class Group(click.Group):
         except click.Abort:
             sys.exit(INTERRUPTED)
         except OSError as error:
-            # a full disk; what is left in the buffer would fail once more at exit
-            os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+            if error.errno not in NO_ROOM:
+                raise
             said = f"{error}: free space, or give the output another place"
             self._end(said, error_status(None, given))
 
     @staticmethod
     def _end(message: str, status: int) -> NoReturn:
         line = " ".join(message.split())
-        click.echo(f"ggmlprobe: {line}", err=True)
+        with contextlib.suppress(OSError):
+            click.echo(f"ggmlprobe: {line}", err=True)
         sys.exit(status)
 
 
@@ -72,8 +96,8 @@ def main() -> None:
       ggmlprobe op flash_attn --widths 1-4 --kv 512,4096,16384
 
     \b
-    Exit status: 0 all invariant, 1 a finding, 2 usage or environment,
-    130 interrupted.
+    Exit status: 0 all invariant, 1 a finding, 2 usage, environment or
+    internal error, 130 interrupted, 141 nobody reads the output.
     """
 
 

@@ -16,7 +16,7 @@ from ggmlprobe.cli.git_bisect import row_status
 from ggmlprobe.cli.journals import opened, settle
 from ggmlprobe.cli.op import WIDTHS
 from ggmlprobe.cli.op_specs import Chosen, add_commands
-from ggmlprobe.cli.options import ProbeOptions
+from ggmlprobe.cli.options import THREADS_MAX, ProbeOptions
 from ggmlprobe.cli.run import (
     RETRIED,
     check_exports,
@@ -116,7 +116,7 @@ def side_options() -> list[Any]:
     kinds: list[tuple[str, dict[str, Any], str]] = [
         ("lib", {"metavar": "PATH"}, "Directory or file of side {0}'s libggml [as --lib]."),
         ("device", {"metavar": "NAME"}, "Side {0}'s device [as --device]."),
-        ("threads", {"type": click.IntRange(min=1)}, "Side {0}'s threads [as --threads]."),
+        ("threads", {"type": click.IntRange(1, THREADS_MAX)}, "Side {0}'s threads [as --threads]."),
         (
             "set-env",
             {"type": Variable(), "multiple": True, "metavar": "VAR=VALUE"},

@@ -11,7 +11,7 @@ from click.core import ParameterSource
 
 from ggmlprobe.cli.fleet import cores
 from ggmlprobe.cli.op_specs import Chosen, add_commands
-from ggmlprobe.cli.options import DEFAULT_WIDTHS, ProbeOptions
+from ggmlprobe.cli.options import DEFAULT_WIDTHS, THREADS_MAX, ProbeOptions, Whole
 from ggmlprobe.cli.run import run_and_print
 from ggmlprobe.dispatch.axes import AXES, FIELDS, Axis, check_axis, moved
 from ggmlprobe.dispatch.axes import bisect as along
@@ -109,6 +109,8 @@ def along_axis(chosen: Chosen, options: ProbeOptions, **given: Any) -> None:
     if name in FIELDS:
         chosen = chosen.having(**{FIELDS[name]: (axis.last,)}, **other_side(chosen, name))
     if name == "threads":
+        if axis.last > THREADS_MAX:
+            raise UsageError(f"--to {axis.last}: ggml runs at most {THREADS_MAX} threads")
         threads = tuple(axis.values(axis.step or 1))
         options = replace(options, threads=threads, threads_batch=None)
     task = Plan(chosen, options, axis)
@@ -120,11 +122,11 @@ add_commands(
     own=(
         click.option("--axis", type=click.Choice(AXES), default="width", show_default=True,
                      help="What is varied."),
-        click.option("--from", "first", type=click.IntRange(min=1), default=1, show_default=True,
-                     help="First value."),
-        click.option("--to", "last", type=click.IntRange(min=1),
+        click.option("--from", "first", type=Whole(1), default=1,
+                     show_default=True, help="First value."),
+        click.option("--to", "last", type=Whole(1),
                      help="Last value [512; k and kv 4096; threads: all cores]."),
-        click.option("--step", type=click.IntRange(min=1),
+        click.option("--step", type=Whole(1),
                      help="Only multiples of this [1; kv 256; k the block size]."),
         click.option("--exhaustive", is_flag=True, help="Run every value."),
     ),

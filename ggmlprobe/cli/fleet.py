@@ -18,10 +18,15 @@ def cores() -> int:
     return len(os.sched_getaffinity(0))
 
 
-def cache_dir() -> str:
-    """`GGMLPROBE_CACHE_DIR`, else ggmlprobe under the user's cache folder."""
-    default = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "ggmlprobe"
-    return os.environ.get("GGMLPROBE_CACHE_DIR") or str(default)
+def cache_dir() -> str | None:
+    """`GGMLPROBE_CACHE_DIR`, else ggmlprobe under the user's cache folder; None without a home."""
+    if given := os.environ.get("GGMLPROBE_CACHE_DIR"):
+        return given
+    try:
+        base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    except RuntimeError:
+        return None
+    return str(Path(base) / "ggmlprobe")
 
 
 class Fleet:

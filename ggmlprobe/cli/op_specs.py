@@ -14,11 +14,18 @@ import click
 
 from ggmlprobe import plan
 from ggmlprobe.checks import CHECKS
-from ggmlprobe.cli.options import NAMES, RANGE, Pair, ProbeOptions, probe_options
+from ggmlprobe.cli.options import (
+    NAMES,
+    RANGE,
+    Finite,
+    Pair,
+    ProbeOptions,
+    Whole,
+    probe_options,
+)
 from ggmlprobe.errors import UsageError
 from ggmlprobe.ops.activations import DISTRIBUTIONS
 from ggmlprobe.ops.flash_attn import LAYOUTS
-from ggmlprobe.ops.mul_mat_id import ROUTINGS
 from ggmlprobe.runner import Case
 from ggmlprobe.worker.protocol import Event
 
@@ -142,7 +149,7 @@ MUL_MAT = OpSpec(
                      help="Broadcast in dims 3, 4."),
         click.option("--per", type=Pair(4), default="0,1,2,3", show_default=True,
                      help="Permutation of the dimensions."),
-        click.option("--k-v", type=click.IntRange(min=0), default=0, show_default=True,
+        click.option("--k-v", type=Whole(0), default=0, show_default=True,
                      help="k in memory, for a view; 0 for none."),
         click.option("--prec", type=click.Choice(["default", "f32"]), default="default",
                      show_default=True, help="Precision the op asks for."),
@@ -168,7 +175,8 @@ MUL_MAT_ID = OpSpec(
         click.option("--used", "n_used", type=RANGE, default="8", show_default=True,
                      help="Experts a token goes to."),
         click.option("--routing", type=NAMES, default="random", show_default=True,
-                     help=f"How tokens choose: {', '.join(ROUTINGS)}."),
+                     help="How tokens choose: shared; disjoint, as far as the experts last; "
+                     "random; skewed."),
         click.option("--broadcast/--no-broadcast", "b", default=True, show_default=True,
                      help="One activation for all experts of a token (up, gate), or each its own "
                      "(down)."),
@@ -181,9 +189,9 @@ ATTENTION = (
     click.option("--hs", type=RANGE, default="128", show_default=True, help="Head size."),
     click.option("--hsk", type=RANGE, help="Head size of K [as --hs]."),
     click.option("--hsv", type=RANGE, help="Head size of V [as --hsk]."),
-    click.option("--heads", type=click.IntRange(min=1), default=32, show_default=True,
+    click.option("--heads", type=Whole(1), default=32, show_default=True,
                  help="Query heads."),
-    click.option("--kv-heads", type=click.IntRange(min=1), default=8, show_default=True,
+    click.option("--kv-heads", type=Whole(1), default=8, show_default=True,
                  help="KV heads."),
     click.option("--kv", "cells", type=RANGE, default="4096", show_default=True,
                  help="Used cells of the KV cache; n_kv is padded to 256."),
@@ -192,14 +200,14 @@ ATTENTION = (
                  help="Types of K."),
     click.option("--type-v", "type_V", type=NAMES, help="Types of V [each with its K]."),
     click.option("--mask/--no-mask", default=True, show_default=True, help="Causal mask."),
-    click.option("--window", type=click.IntRange(min=0), default=0, show_default=True,
+    click.option("--window", type=Whole(0), default=0, show_default=True,
                  help="Cells a token sees; 0 for all."),
-    click.option("--max-bias", type=click.FloatRange(min=0), default=0.0, show_default=True,
+    click.option("--max-bias", type=Finite(1024), default=0.0, show_default=True,
                  help="ALiBi."),
-    click.option("--softcap", "logit_softcap", type=click.FloatRange(min=0), default=0.0,
+    click.option("--softcap", "logit_softcap", type=Finite(1e6), default=0.0,
                  show_default=True, help="Logit soft-capping."),
     click.option("--sinks", is_flag=True, help="Attention sinks."),
-    click.option("--streams", type=click.IntRange(min=1), default=1, show_default=True,
+    click.option("--streams", type=Whole(1), default=1, show_default=True,
                  help="Sequences evaluated together."),
     click.option("--prec", type=click.Choice(["f32", "default"]), default="f32",
                  show_default=True, help="Precision the op asks for."),

@@ -12,12 +12,18 @@ from typing import Any, TypeVar
 import click
 
 from ggmlprobe.errors import UsageError
-from ggmlprobe.ranges import parse_positive, parse_range
+from ggmlprobe.ranges import parse_range
 from ggmlprobe.report import FORMATS
 
 F = TypeVar("F", bound=Callable[..., Any])
 DEFAULT_WIDTHS = "1-9,16,17"
 DEFAULT_SEEDS = "1-3"
+# inputs.normal takes 64 bits
+SEED_MAX = 2**64 - 1
+# GGML_MAX_N_THREADS in ggml.h
+THREADS_MAX = 512
+# beyond any tensor's dimension, and its bytes still fit 64 bits
+LARGEST = 10**12
 
 
 class Range(click.ParamType):
@@ -25,8 +31,8 @@ class Range(click.ParamType):
 
     name = "range"
 
-    def __init__(self, positive: bool = True) -> None:
-        self.parse = parse_positive if positive else parse_range
+    def __init__(self, least: int = 1, most: int = LARGEST) -> None:
+        self.least, self.most = least, most
 
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
@@ -35,9 +41,14 @@ class Range(click.ParamType):
         if isinstance(value, tuple):
             return value
         try:
-            return self.parse(value)
+            values = parse_range(value)
         except UsageError as error:
             self.fail(str(error), param, ctx)
+        if min(values) < self.least:
+            self.fail(f"'{value}': values must be at least {self.least}", param, ctx)
+        if max(values) > self.most:
+            self.fail(f"'{value}': values must be at most {self.most}", param, ctx)
+        return values
 
 
 class Pair(click.ParamType):
@@ -57,7 +68,10 @@ class Pair(click.ParamType):
         parts = value.split(",")
         if len(parts) != self.count or not all(part.strip().isdigit() for part in parts):
             self.fail(f"'{value}' is not {self.count} integers, such as 1,1", param, ctx)
-        return tuple(int(part) for part in parts)
+        numbers = tuple(int(part) for part in parts)
+        if max(numbers) > LARGEST:
+            self.fail(f"'{value}': values must be at most {LARGEST}", param, ctx)
+        return numbers
 
 
 class Names(click.ParamType):
@@ -94,23 +108,39 @@ class Setting(click.ParamType):
         return name, tuple(values.split(","))
 
 
-class Seconds(click.FloatRange):
-    """A positive time that a wait can have, so neither `inf` nor `nan`."""
+class Whole(click.IntRange):
+    """An integer from a bound on that a tensor's dimension can have."""
 
-    def __init__(self) -> None:
-        super().__init__(min=0, min_open=True, max=1e9)
+    def __init__(self, least: int) -> None:
+        super().__init__(min=least)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        """Parse; too large a number would not fit a C integer."""
+        number = int(super().convert(value, param, ctx))
+        if number > LARGEST:
+            self.fail(f"'{value}': at most {LARGEST}", param, ctx)
+        return number
+
+
+class Finite(click.FloatRange):
+    """A number from 0 to a bound, so neither `inf` nor `nan`."""
+
+    def __init__(self, most: float, positive: bool = False) -> None:
+        super().__init__(min=0, min_open=positive, max=most)
 
     def convert(
         self, value: Any, param: click.Parameter | None, ctx: click.Context | None
     ) -> float:
         """Parse; `nan` is in no range, but click's test lets it pass."""
-        seconds = float(super().convert(value, param, ctx))
-        if math.isnan(seconds):
-            self.fail(f"'{value}' is no number of seconds, such as 300", param, ctx)
-        return seconds
+        number = float(super().convert(value, param, ctx))
+        if math.isnan(number):
+            self.fail(f"'{value}' is no number", param, ctx)
+        return number
 
 
-RANGE, NAMES, SECONDS = Range(), Names(), Seconds()
+RANGE, NAMES = Range(), Names()
+THREADS = Range(most=THREADS_MAX)
+SECONDS = Finite(1e9, positive=True)
 
 
 @dataclass(frozen=True)
@@ -135,6 +165,7 @@ class ProbeOptions:
     export_md: Path | None
     export_csv: Path | None
     export_json: Path | None
+    export_jsonl: Path | None
     export_junit: Path | None
     baseline: Path | None
     force: bool
@@ -146,10 +177,10 @@ def probe_options(function: F) -> F:
     path = click.Path(path_type=Path)
     options = [
         click.option("--widths", type=RANGE, help=f"Tokens per evaluation [{DEFAULT_WIDTHS}]."),
-        click.option("--seeds", type=Range(positive=False), default=DEFAULT_SEEDS,
+        click.option("--seeds", type=Range(0, SEED_MAX), default=DEFAULT_SEEDS,
                      show_default=True, help="Seeds of the inputs; the first makes the weights."),
-        click.option("-t", "--threads", type=RANGE, help="Threads at width 1 [all cores]."),
-        click.option("-tb", "--threads-batch", type=RANGE,
+        click.option("-t", "--threads", type=THREADS, help="Threads at width 1 [all cores]."),
+        click.option("-tb", "--threads-batch", type=THREADS,
                      help="Threads at widths above 1 [as --threads]."),
         click.option("--device", metavar="NAME", help="Device [first GPU, else CPU]."),
         click.option("--lib", metavar="PATH", help="Directory or file of a libggml "
@@ -171,7 +202,7 @@ def probe_options(function: F) -> F:
         click.option("-o", "--output", type=click.Choice(list(FORMATS)), default="md",
                      show_default=True, help="Format on stdout."),
         *(click.option(f"--export-{kind}", type=path, metavar="FILE",
-                       help=f"Also write the record as {kind}.") for kind in ("md", "csv", "json")),
+                       help=f"Also write the record as {kind}.") for kind in FORMATS),
         click.option("--export-junit", type=path, metavar="FILE",
                      help="Also write a JUnit XML: a test case per row."),
         click.option("--baseline", type=path, metavar="FILE",

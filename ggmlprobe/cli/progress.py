@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 
 from ggmlprobe.record import Config, Result
 from ggmlprobe.runner import Case
 
-WIDTH = 78
+# of a terminal that does not tell its own
+WIDTH = 80
+
+
+def columns() -> int:
+    """Columns of the terminal behind stderr now; stdout may be a file."""
+    try:
+        return os.get_terminal_size(sys.stderr.fileno()).columns or WIDTH
+    except OSError:
+        return WIDTH
 
 
 class Progress:
@@ -55,5 +65,5 @@ class Progress:
             return
         spent = time.monotonic() - self._began
         line = f"[{self._done(spent)}] {self.what}"
-        sys.stderr.write(f"\r\x1b[K{line[:WIDTH]}")
+        sys.stderr.write(f"\r\x1b[K{line[: columns() - 1]}")
         sys.stderr.flush()

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import resource
 import shlex
 import sys
-import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -17,11 +15,11 @@ from ggmlprobe import plan, report
 from ggmlprobe.cli.baseline import Baseline
 from ggmlprobe.cli.fleet import Fleet
 from ggmlprobe.cli.git_bisect import row_status
+from ggmlprobe.cli.journals import AnyJournal, opened, settle
 from ggmlprobe.cli.options import ProbeOptions
 from ggmlprobe.cli.progress import Progress
-from ggmlprobe.errors import NothingRan, UsageError
+from ggmlprobe.errors import NothingRan, ProbeError, UsageError
 from ggmlprobe.gather import Gathered
-from ggmlprobe.journal import Journal
 from ggmlprobe.record import (
     SCHEMA_VERSION,
     Config,
@@ -36,7 +34,6 @@ from ggmlprobe.verdict import FINDINGS, Verdict
 from ggmlprobe.worker.protocol import Event
 
 RETRIED = ("CRASH", "TIMEOUT", "OOM")
-INTERRUPTED = 130
 
 
 def command_line() -> str:
@@ -44,18 +41,10 @@ def command_line() -> str:
     return shlex.join(["ggmlprobe", *sys.argv[1:]])
 
 
-def state_file() -> Path:
-    """A new journal under the user's state folder, for runs that name none."""
-    base = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
-    folder = Path(base) / "ggmlprobe" / "runs"
-    folder.mkdir(parents=True, exist_ok=True)
-    return folder / f"{time.strftime('%Y%m%dT%H%M%S')}-{os.getpid()}.jsonl"
-
-
 def check_exports(options: ProbeOptions) -> dict[str, Path]:
     """Formats and files asked for; refused before the run rather than after it."""
     named = {"md": options.export_md, "csv": options.export_csv, "json": options.export_json,
-             "junit": options.export_junit}  # fmt: skip
+             "jsonl": options.export_jsonl, "junit": options.export_junit}  # fmt: skip
     files = {kind: path for kind, path in named.items() if path is not None}
     for path in files.values():
         report.check(path, options.force)
@@ -99,24 +88,18 @@ def run_and_print(
         if baseline is not None:
             baseline.check(configs, options.seeds)
         header = Header(SCHEMA_VERSION, command_line(), configs, collect_environment())
-        with Journal.open(
-            options.resume or state_file(), header, resume=options.resume is not None
-        ) as journal:
+        with opened(options.resume, header) as journal:
             finished = journal.partial.finished(RETRIED if options.retry else ())
             runner = Runner(
                 fleet.workers, options.seeds, finished, check, passes=passes(options),
                 hot=options.hot,
             )  # fmt: skip
-            record = collect(runner, header, cases, journal, drive)
+            record, error = collect(runner, header, cases, journal, drive)
     finally:
         fleet.stop()
     record = replace(record, timing=runner.timing(cpu_seconds()))
     publish(record, options, files, formats)
-    if record.interrupted:
-        click.echo(f"interrupted; go on with: --resume {journal.path}", err=True)
-        sys.exit(INTERRUPTED)
-    if options.resume is None:
-        journal.path.unlink(missing_ok=True)
+    settle(journal, record.interrupted, error)
     status = exit_status(record)
     if baseline is not None:
         status = baseline.judge(record)
@@ -145,15 +128,23 @@ def collect(
     runner: Runner,
     header: Header,
     cases: list[Case],
-    journal: Journal,
+    journal: AnyJournal,
     drive: Drive = Runner.run,
-) -> Record:
-    """Run; every row goes to the journal at once. Ctrl-C ends with the rows there are."""
+) -> tuple[Record, ProbeError | None]:
+    """Run; every row goes to the journal at once.
+
+    Returns:
+        The rows there are, and the error that has ended the run. Ctrl-C ends it, too.
+
+    Raises:
+        ProbeError: before there was a row.
+    """
     gathered = Gathered(runner.finished)
     gathered.take_classes(journal.partial.classes)
     rows = len(header.configs) * sum(len(case.widths) for case in cases)
     progress = Progress(rows if drive is Runner.run else None)
     runner.started = progress.case
+    ended: ProbeError | None = None
     interrupted = False
     try:
         for row in drive(runner, header.configs, cases):
@@ -163,9 +154,13 @@ def collect(
                 progress.row(row)
     except KeyboardInterrupt:
         interrupted = True
+    except ProbeError as error:
+        if not gathered.results:
+            raise
+        interrupted, ended = True, error
     finally:
         progress.end()
-    return gathered.record(header, interrupted)
+    return gathered.record(header, interrupted), ended
 
 
 def cpu_seconds() -> float:

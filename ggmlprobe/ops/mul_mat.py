@@ -23,7 +23,7 @@ from ggmlprobe.ops.base import (
     opened,
 )
 from ggmlprobe.ops.timed import TimedGraph
-from ggmlprobe.ops.weights import Weights, real
+from ggmlprobe.ops.weights import Weights, real, support
 
 IDENTITY = (0, 1, 2, 3)
 
@@ -63,6 +63,8 @@ class MulMat:
             raise UsageError("m, k, bs and nr must be at least 1")
         if sorted(self.per) != [0, 1, 2, 3]:
             raise UsageError(f"--per must be an order of 0,1,2,3, not {self.per}")
+        if self.per[0] != 0:
+            raise UsageError("--per must begin with 0: ggml multiplies no transposed matrices")
         if self.k_v and (self.k_v <= self.k or self.per != IDENTITY):
             raise UsageError("--k-v must be larger than k, and excludes --per")
         check_distribution(self.activations)
@@ -138,7 +140,7 @@ class MulMatEvaluator:
         """Allocate src0, ask whether the device runs the op, then fill src0."""
         op, rows = self.op, self.op.rows_a
         self.weights = Weights(self.session, op.type_a, self._stored_ne((op.k, op.m, *op.bs)))
-        self.blocks.support()
+        support(self.session, self.blocks, op.type_a, op.type_b)
         self.pool = self.session.pools.get(op.type_a, op.k, rows, self.weights_seed, op.source)
         self.weights.fill(self._stored_a(rows))
 
@@ -171,17 +173,9 @@ class MulMatEvaluator:
         """src0 in the order of memory, in chunks."""
         op, index = self.op, np.arange(rows)
         shape = (op.bs[1], op.bs[0], op.m)
-        if op.per[0] != 0:
-            size = self.session.library.types[op.type_a].type_size
-            return [self._permuted(self.pool.rows(index).reshape(*shape, op.k, size))]
         order = [3 - axis for axis in reversed(op.per[1:])]
         row_size = self.session.library.row_size(op.type_a, op.k_v or op.k)
         return self.pool.layout(index.reshape(shape).transpose(order).ravel(), row_size)
-
-    def _permuted(self, dense: np.ndarray) -> np.ndarray:
-        """Logical [ne3, ne2, ne1, ne0, ...] to the order in memory."""
-        order = [3 - axis for axis in reversed(self.op.per)]
-        return np.ascontiguousarray(dense.transpose(*order, *range(4, dense.ndim)))
 
     def _view(self, context: Context, tensor: Tensor, ne: tuple[int, ...]) -> Tensor:
         """The tensor as the op sees it: permuted back, or without the tail of each row."""
@@ -234,11 +228,8 @@ class MulMatEvaluator:
         if op.per == IDENTITY:
             return rows
         shape = (op.bs[1] * op.nr[1], op.bs[0] * op.nr[0], count)
-        if op.per[0] == 0:
-            order = [3 - axis for axis in reversed(op.per[1:])]
-            return np.ascontiguousarray(rows.reshape(*shape, -1).transpose(*order, 3))
-        size = self.session.library.types[op.type_b].type_size
-        return self._permuted(rows.reshape(*shape, op.k, size))
+        order = [3 - axis for axis in reversed(op.per[1:])]
+        return np.ascontiguousarray(rows.reshape(*shape, -1).transpose(*order, 3))
 
     def reference(self, token: int) -> tuple[np.ndarray, np.ndarray]:
         """Float64 column of dst, and sum |w x| behind each element: [batch * m]."""

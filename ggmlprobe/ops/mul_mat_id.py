@@ -24,7 +24,7 @@ from ggmlprobe.ops.base import (
     opened,
 )
 from ggmlprobe.ops.timed import TimedGraph
-from ggmlprobe.ops.weights import Weights, real
+from ggmlprobe.ops.weights import Weights, real, support
 
 ROUTINGS = ("shared", "disjoint", "random", "skewed")
 
@@ -166,7 +166,7 @@ class MulMatIdEvaluator:
         """Allocate src0, ask whether the device runs the op, then fill src0."""
         op, rows = self.op, self.op.m * self.op.n_mats
         self.weights = Weights(self.session, op.type_a, (op.k, op.m, op.n_mats))
-        self.blocks.support()
+        support(self.session, self.blocks, op.type_a, op.type_b)
         self.pool = self.session.pools.get(op.type_a, op.k, rows, self.weights_seed, op.source)
         row_size = self.session.library.row_size(op.type_a, op.k)
         self.weights.fill(self.pool.layout(np.arange(rows), row_size))

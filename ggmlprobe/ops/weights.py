@@ -7,16 +7,33 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ggmlprobe.errors import Unsupported
 from ggmlprobe.ggml.tensor import Context
 from ggmlprobe.weights_file import tensor_name
 
 if TYPE_CHECKING:
-    from ggmlprobe.ops.base import Session
+    from ggmlprobe.ops.base import Blocks, Session
 
 
 def real(source: str) -> dict[str, str]:
     """What a case says of weights that are not random: the tensor's name."""
     return {"weights": tensor_name(source)} if source else {}
+
+
+def support(session: Session, blocks: Blocks, type_a: str, type_b: str) -> None:
+    """Raise Unsupported where the device does not run the op with its weights where they are.
+
+    A buffer type that repacks, such as CPU_REPACK, takes only some types and shapes.
+    """
+    try:
+        blocks.support()
+    except Unsupported as error:
+        if session.buft in (None, session.backend.info.bufts[0]):
+            raise
+        times = "" if type_b == "f32" else f" times {type_b}"
+        raise Unsupported(
+            f"{session.buft} does not take {type_a} weights of this shape{times}"
+        ) from error
 
 
 class Weights:

@@ -48,7 +48,13 @@ def check(path: Path, force: bool = False) -> None:
         UsageError: it is a directory, or its directory is missing or not writable.
     """
     path = Path(path)
-    parent = path.parent
+    try:
+        _check(path, path.parent, force)
+    except OSError as error:
+        raise UsageError(f"{path}: {error.strerror}: name a file elsewhere") from error
+
+
+def _check(path: Path, parent: Path, force: bool) -> None:
     if path.is_dir():
         raise UsageError(f"{path} is a directory: name a file in it")
     if not parent.is_dir():

@@ -10,7 +10,8 @@ from typing import Any
 from ggmlprobe.record import Record, Result
 from ggmlprobe.report.text import ascii_line, ranges
 
-DROPPED = ("--export-md", "--export-csv", "--export-json", "--export-junit", "--resume",
+DROPPED = ("--export-md", "--export-csv", "--export-json", "--export-jsonl",
+           "--export-junit", "--resume",
            "--baseline", "-o", "--output")  # fmt: skip
 DROPPED_FLAGS = ("--force", "--retry")
 TYPES = ("--type", "--types", "--type-k", "--type-v")

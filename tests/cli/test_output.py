@@ -10,6 +10,7 @@ import pty
 import resource
 import subprocess
 import sys
+import termios
 from collections.abc import Callable
 from importlib.resources import files
 from pathlib import Path
@@ -30,6 +31,8 @@ PLANTED = (
     "--threads", "1", "--seeds", "1,2",
 )  # fmt: skip
 KINDS = ("md", "csv", "json", "jsonl")
+WIDE = 200
+NARROW = 40
 
 
 def table_rows(text: str) -> list[dict[str, str]]:
@@ -72,13 +75,11 @@ def test_formats_tell_the_same(
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_stdout_is_what_the_export_would_be(cli: Cli, tmp_path: Path, kind: str) -> None:
-    if kind == "jsonl":
-        done = cli(*EXACT, "-o", kind)
-        assert [json.loads(line)["width"] for line in done.stdout.splitlines()] == [1, 2, 3]
-        return
     done = cli(*EXACT, "-o", kind, f"--export-{kind}", "out")
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout == (tmp_path / "out").read_text()
+    if kind == "jsonl":
+        assert [json.loads(line)["width"] for line in done.stdout.splitlines()] == [1, 2, 3]
 
 
 def test_json_is_valid_by_the_schema_file(cli: Cli, plant: Callable[[str], dict[str, str]]) -> None:
@@ -202,6 +203,23 @@ def test_progress_only_on_a_terminal(cli: Cli) -> None:
     assert shown.stdout.startswith("`ggmlprobe op")
     assert "\x1b" not in shown.stdout
     assert "\r" not in shown.stdout
+
+
+@pytest.mark.parametrize("columns", [NARROW, WIDE])
+def test_progress_stays_on_one_line(cli: Cli, columns: int) -> None:
+    ours, theirs = pty.openpty()
+    try:
+        termios.tcsetwinsize(theirs, (24, columns))
+        cli(*EXACT, capture_output=False, stdout=subprocess.PIPE, stderr=theirs)
+        os.close(theirs)
+        seen = b""
+        while chunk := read_terminal(ours):
+            seen += chunk
+    finally:
+        os.close(ours)
+    lines = seen.split(b"\r\x1b[K")
+    assert max(map(len, lines)) < columns
+    assert any(line.endswith(b"pad=0)") for line in lines) == (columns == WIDE)
 
 
 def read_terminal(fd: int) -> bytes:

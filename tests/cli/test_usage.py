@@ -53,7 +53,21 @@ def refused(done: subprocess.CompletedProcess[str]) -> str:
         ([*SMALL, "--threads", "0"], "at least 1"),
         ([*SMALL, "--timeout", "0"], "timeout"),
         ([*SMALL, "--timeout", "inf"], "timeout"),
-        ([*SMALL, "--timeout", "nan"], "no number of seconds"),
+        ([*SMALL, "--timeout", "nan"], "'nan' is no number"),
+        ([*SMALL, "--threads", "513"], "at most 512"),
+        ([*SMALL, "--threads-batch", "1,1000000"], "at most 512"),
+        ([*SMALL, "--seeds", "1,18446744073709551616"], "at most 18446744073709551615"),
+        ([*SMALL, "--m", "99999999999999999999"], "at most 1000000000000"),
+        ([*SMALL, "--bs", "1,99999999999999999999"], "at most 1000000000000"),
+        ([*SMALL, "--k-v", "99999999999999999999"], "1000000000000"),
+        ([*SMALL, "--per", "1,0,2,3"], "--per must begin with 0"),
+        (["bisect", "mul_mat", "--axis", "threads", "--to", "513"], "at most 512 threads"),
+        (["ab", "mul_mat", "--threads-b", "513"], "512"),
+        (["op", "flash_attn", "--softcap", "nan"], "'nan' is no number"),
+        (["op", "flash_attn", "--softcap", "inf"], "--softcap"),
+        (["op", "attn_nofa", "--max-bias", "nan"], "'nan' is no number"),
+        (["op", "attn_nofa", "--max-bias", "1e30"], "--max-bias"),
+        (["model", "compare", "none.gguf", "-t", "513"], "at most 512"),
         ([*SMALL, "--type", "f32,"], "empty name"),
         ([*SMALL, "-o", "xml"], "md"),
         ([*SMALL, "--retry"], "--retry goes with --resume FILE"),
@@ -121,7 +135,7 @@ def test_lib_that_is_another_library(cli: Cli, planted: Path) -> None:
     assert "no ggml" in said
 
 
-@pytest.mark.parametrize("kind", ["md", "csv", "json"])
+@pytest.mark.parametrize("kind", ["md", "csv", "json", "jsonl"])
 def test_export_never_overwrites(cli: Cli, tmp_path: Path, kind: str) -> None:
     path = tmp_path / "mine"
     path.write_text("precious")
@@ -134,7 +148,12 @@ def test_export_never_overwrites(cli: Cli, tmp_path: Path, kind: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("where", "says"), [("missing/out.json", "make it first"), (".", "directory")]
+    ("where", "says"),
+    [
+        ("missing/out.json", "make it first"),
+        (".", "directory"),
+        ("n" * 300, "File name too long: name a file elsewhere"),
+    ],
 )
 def test_export_into_a_place_that_cannot_hold_it(cli: Cli, where: str, says: str) -> None:
     assert says in refused(cli(*SMALL, "--export-json", where))
@@ -157,6 +176,14 @@ def test_resume_from_a_file_that_is_no_journal(
     assert path.read_text() == content, "nothing is lost"
 
 
+@pytest.mark.parametrize("what", ["/dev/null", "/dev/zero", "/dev/full", "folder", "pipe"])
+def test_resume_from_what_is_no_regular_file(cli: Cli, tmp_path: Path, what: str) -> None:
+    (tmp_path / "folder").mkdir()
+    os.mkfifo(tmp_path / "pipe")
+    said = refused(cli(*SMALL, "--resume", what, timeout=30))
+    assert f"{what} is no regular file" in said
+
+
 def test_resume_into_a_missing_folder(cli: Cli) -> None:
     assert "missing/run.jsonl" in refused(cli(*SMALL, "--resume", "missing/run.jsonl"))
 
@@ -173,6 +200,25 @@ def test_nothing_that_ran_is_no_pass(cli: Cli) -> None:
     done = cli(*MUL_MAT, "--type", "q8_1", "--m", "16", "--k", "256", "--widths", "1-2")
     assert done.returncode == 2
     assert done.stderr == "ggmlprobe: 0 cases ran: library does not quantize to q8_1\n"
+
+
+def test_buffer_type_that_does_not_take_the_weights(cli: Cli) -> None:
+    if "CPU_REPACK" not in cli("devices").stdout:
+        pytest.skip("this library repacks nothing on this CPU")
+    given = (*SMALL, "--buft", "CPU_REPACK")
+    said = refused_rows(cli(*given))
+    assert said == "CPU_REPACK does not take f32 weights of this shape"
+    said = refused_rows(cli(*given, "--type-b", "f16"))
+    assert said == "CPU_REPACK does not take f32 weights of this shape times f16"
+    experts = ("op", "mul_mat_id", "--type", "f32", "--m", "16", "--k", "32", "--experts", "8")
+    said = refused_rows(cli(*experts, "--widths", "1", "--buft", "CPU_REPACK"))
+    assert said == "CPU_REPACK does not take f32 weights of this shape"
+
+
+def refused_rows(done: subprocess.CompletedProcess[str]) -> str:
+    """Why no row of a run could be computed."""
+    assert done.returncode == 2
+    return done.stderr.removeprefix("ggmlprobe: 0 cases ran: ").strip()
 
 
 def test_failed_runs_leave_no_journal(cli: Cli, tmp_path: Path) -> None:
@@ -200,8 +246,41 @@ def test_closed_pipe_behind_stdout_costs_no_export(cli: Cli, tmp_path: Path) -> 
                    stderr=subprocess.PIPE)  # fmt: skip
     finally:
         os.close(write)
-    assert "Traceback" not in done.stderr
+    assert (done.returncode, done.stderr) == (141, "")
     assert record.load(tmp_path / "out.json").results
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["op", "mul_mat", "--help"], ["preset", "list"]])
+def test_closed_pipe_behind_stdout_is_no_finding(cli: Cli, arguments: list[str]) -> None:
+    read, write = os.pipe()
+    os.close(read)
+    try:
+        done = cli(*arguments, capture_output=False, stdout=write, stderr=subprocess.PIPE)
+    finally:
+        os.close(write)
+    assert (done.returncode, done.stderr) == (141, "")
+
+
+@pytest.mark.parametrize(
+    ("kind", "arguments"), [("full", ["--nonsense"]), ("pipe", ["--nonsense"]), ("pipe", [])]
+)
+def test_stderr_that_takes_nothing(cli: Cli, kind: str, arguments: list[str]) -> None:
+    read, write = os.pipe()
+    os.close(read)
+    if kind == "full":
+        os.dup2(os.open("/dev/full", os.O_WRONLY), write)
+    try:
+        done = cli(*arguments, capture_output=False, stdout=subprocess.PIPE, stderr=write)
+    finally:
+        os.close(write)
+    assert (done.returncode, done.stdout) == (2, "")
+
+
+def test_closed_streams(cli: Cli, cli_env: dict[str, str], tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "ggmlprobe", *SMALL, "--export-json", "out.json"]
+    shell = ["sh", "-c", '"$@" <&- >&- 2>&-', "sh", *command]
+    assert subprocess.run(shell, env=cli_env, cwd=tmp_path, check=False).returncode == 0
+    assert [row.width for row in record.load(tmp_path / "out.json").results] == [1, 2, 3]
 
 
 def commands(command: click.Command, context: click.Context) -> Iterator[str]:
@@ -282,6 +361,11 @@ def completed(cli_env: dict[str, str], asked: dict[str, str]) -> str:
     done = subprocess.run([sys.executable, "-c", script], env=cli_env | asked, text=True,
                           capture_output=True, check=True)  # fmt: skip
     return done.stdout
+
+
+def test_help_says_how_far_disjoint_goes(cli: Cli) -> None:
+    said = " ".join(cli("op", "mul_mat_id", "--help").stdout.split())
+    assert "disjoint, as far as the experts last" in said
 
 
 def test_help_and_version(cli: Cli) -> None:

@@ -15,7 +15,7 @@ from ggmlprobe import plan, report
 from ggmlprobe.cli.fleet import cache_dir
 from ggmlprobe.cli.journals import AnyJournal, opened, settle
 from ggmlprobe.cli.model.options import ModelOptions, model_options
-from ggmlprobe.cli.options import Names, Range, Setting
+from ggmlprobe.cli.options import Finite, Names, Range, Setting
 from ggmlprobe.cli.progress import Progress
 from ggmlprobe.cli.run import RETRIED, command_line, cpu_seconds
 from ggmlprobe.errors import NothingRan, ProbeError, UsageError
@@ -90,7 +90,7 @@ class CompareProgress(Progress):
 )
 @click.option(
     "--near-tie",
-    type=click.FloatRange(min=0),
+    type=Finite(1e9),
     default=NEAR_TIE,
     show_default=True,
     help="Top-2 margin under which a cell is a near-tie.",
@@ -134,16 +134,17 @@ def compare(
     finally:
         for worker in workers.values():
             worker.stop()
-    click.echo(report.FORMATS[options.output](record), nl=False)
     for kind, path in files.items():
         report.write(path, report.FORMATS[kind](record), options.force)
+    click.echo(report.FORMATS[options.output](record), nl=False)
     settle(journal, record.interrupted, error)
     end(record)
 
 
 def check_exports(options: ModelOptions) -> dict[str, Path]:
     """Formats and files asked for; refused before the run rather than after it."""
-    named = {"md": options.export_md, "csv": options.export_csv, "json": options.export_json}
+    named = {"md": options.export_md, "csv": options.export_csv, "json": options.export_json,
+             "jsonl": options.export_jsonl}  # fmt: skip
     files = {kind: path for kind, path in named.items() if path is not None}
     for path in files.values():
         report.check(path, options.force)

@@ -10,11 +10,12 @@ from typing import Any
 import click
 
 from ggmlprobe import plan, report
+from ggmlprobe.cli.journals import INTERRUPTED
 from ggmlprobe.cli.model.compare import check_exports, model_settings
 from ggmlprobe.cli.model.options import ModelOptions, model_options
 from ggmlprobe.cli.options import Range
 from ggmlprobe.cli.progress import Progress
-from ggmlprobe.cli.run import INTERRUPTED, command_line
+from ggmlprobe.cli.run import command_line
 from ggmlprobe.codec import to_dict
 from ggmlprobe.errors import NothingRan, UsageError
 from ggmlprobe.gather import Gathered

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import click
 
 from ggmlprobe.cli.fleet import cache_dir, cores
-from ggmlprobe.cli.options import NAMES, RANGE, Names
+from ggmlprobe.cli.options import NAMES, SECONDS, THREADS, Names
 from ggmlprobe.errors import UsageError
 from ggmlprobe.report import FORMATS
 from ggmlprobe.worker.protocol import ModelSpec, Spec
@@ -63,6 +63,7 @@ class ModelOptions:
     export_md: Path | None
     export_csv: Path | None
     export_json: Path | None
+    export_jsonl: Path | None
     force: bool
     timeout: float
     resume: Path | None
@@ -134,8 +135,8 @@ def model_options(function: F) -> F:
         click.option("-ctk", "--ctk", type=NAMES, default="f16", show_default=True,
                      help="Types of the K cache."),
         click.option("-ctv", "--ctv", type=NAMES, help="Types of the V cache [as --ctk]."),
-        click.option("-t", "--threads", type=RANGE, help="Threads at width 1 [all cores]."),
-        click.option("-tb", "--threads-batch", type=RANGE,
+        click.option("-t", "--threads", type=THREADS, help="Threads at width 1 [all cores]."),
+        click.option("-tb", "--threads-batch", type=THREADS,
                      help="Threads at widths above 1 [as --threads]."),
         click.option("--extra-bufts/--no-extra-bufts", default=True, show_default=True,
                      help="Allow weights in buffers such as CPU_REPACK and AMX."),
@@ -150,9 +151,9 @@ def model_options(function: F) -> F:
         click.option("-o", "--output", type=click.Choice(list(FORMATS)), default="md",
                      show_default=True, help="Format on stdout."),
         *(click.option(f"--export-{kind}", type=path, metavar="FILE",
-                       help=f"Also write the record as {kind}.") for kind in ("md", "csv", "json")),
+                       help=f"Also write the record as {kind}.") for kind in FORMATS),
         click.option("--force", is_flag=True, help="Overwrite files that exist."),
-        click.option("--timeout", type=click.FloatRange(min=0, min_open=True), default=300.0,
+        click.option("--timeout", type=SECONDS, default=300.0,
                      show_default=True, help="Seconds after which a run counts as hung."),
         click.option("--resume", type=path, metavar="FILE",
                      help="Go on with this journal (.jsonl); started where it is not there."),

@@ -12,12 +12,12 @@ from typing import Any
 import click
 
 from ggmlprobe import report
+from ggmlprobe.cli.journals import AnyJournal, opened, settle
 from ggmlprobe.cli.model.compare import check_exports, start
 from ggmlprobe.cli.model.options import ModelOptions, model_options
 from ggmlprobe.cli.progress import Progress
 from ggmlprobe.cli.run import RETRIED, command_line, cpu_seconds
-from ggmlprobe.errors import NothingRan, UsageError
-from ggmlprobe.journal import Journal
+from ggmlprobe.errors import NothingRan, ProbeError, UsageError
 from ggmlprobe.model.program_runs import Programs
 from ggmlprobe.model.prompts import Prompt, chosen
 from ggmlprobe.model.record import ModelSettings
@@ -39,6 +39,9 @@ from ggmlprobe.worker.protocol import Event
 
 # Room for the prompt in a program's context, beside what is generated.
 CONTEXT = 2048
+
+Ran = tuple[Record, AnyJournal, ProbeError | None]
+"""The rows there are, where they are kept, and the error that has ended the run."""
 
 
 class Margins(click.ParamType):
@@ -231,10 +234,10 @@ def collect(
 
 
 def publish(record: Record, options: ModelOptions, files: dict[str, Path]) -> None:
-    """Print the record, and write the files asked for."""
-    click.echo(FORMATS[options.output](record), nl=False)
+    """Write the files asked for, which no closed pipe may cost, and print the record."""
     for kind, path in files.items():
         report.write(path, FORMATS[kind](record), options.force)
+    click.echo(FORMATS[options.output](record), nl=False)
 
 
 def end(record: Record) -> None:
