@@ -48,10 +48,11 @@ def _config_lines(config: Config) -> list[str]:
 
 def _machine_lines(record: Record) -> list[str]:
     around = record.environment
+    plural = "s" * (around.cores_available != 1)
     physical = f" ({around.cores_physical} physical)" if around.cores_physical else ""
     return _lines({
         "driver": around.nvidia_driver or "",
-        "cpu": f"{around.cpu}, {around.cores_available} cores{physical}",
+        "cpu": f"{around.cpu}, {around.cores_available} core{plural}{physical}",
         "governor": around.governor or "",
         "os": f"{around.os}, {around.kernel}",
         "variables": " ".join(f"{name}={value}" for name, value in around.env.items()),

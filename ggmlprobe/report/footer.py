@@ -95,7 +95,7 @@ def machine_line(record: Record) -> str:
     """CPU, cores, system, variables that ggml reads, version and date."""
     around = record.environment
     env = " ".join(f"{name}={value}" for name, value in around.env.items())
-    cores = f"{around.cores_available} cores"
+    cores = f"{around.cores_available} core" + "s" * (around.cores_available != 1)
     parts = [around.cpu, cores, around.os, env, f"ggmlprobe {around.ggmlprobe}", around.date]
     return ", ".join(ascii_line(part) for part in parts if part)
 

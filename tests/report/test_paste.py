@@ -15,6 +15,7 @@ from ggmlprobe.cli import main
 from ggmlprobe.model.rates import record_of
 from ggmlprobe.record import CaseClasses, Config, Kernel, Record, Result
 from ggmlprobe.report import FORMATS, arms, matrix, own
+from ggmlprobe.report.markdown import table
 from ggmlprobe.report.paste import block, fenced
 
 Rows = Callable[..., Result]
@@ -262,3 +263,11 @@ def test_interrupted_before_the_first_row(record: Make) -> None:
     text = block(record([], interrupted=True))
     assert "interrupted, rows are missing" in text
     assert text.startswith("`ggmlprobe op")
+
+
+@pytest.mark.parametrize(("cores", "said"), [(1, "Example CPU, 1 core"), (2, "2 cores")])
+def test_a_single_core_is_one_core(result: Rows, record: Make, cores: int, said: str) -> None:
+    made = record([result(1)])
+    made = replace(made, environment=replace(made.environment, cores_available=cores))
+    assert f"{said}, Example OS" in table(made)
+    assert f"{said} (2 physical)" in block(made, False)
