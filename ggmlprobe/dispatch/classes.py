@@ -10,7 +10,7 @@ is as good as absent from the other, in more samples than chance explains.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from itertools import pairwise
 
 from ggmlprobe.record import Kernel
@@ -85,10 +85,16 @@ def _changes(groups: Sequence[Sequence[int]], others: Sequence[Sequence[int]]) -
 
 
 def same_kernels_other_bits(
-    dispatch: Sequence[Sequence[int]], groups: Sequence[Sequence[int]]
+    dispatch: Sequence[Sequence[int]],
+    groups: Sequence[Sequence[int]],
+    agreeing: Collection[list[int]] = (),
 ) -> list[list[int]]:
-    """Pairs of neighbouring widths of one dispatch class that are in two width classes."""
-    return _changes(dispatch, groups)
+    """Pairs of neighbouring widths of one dispatch class whose bits differ.
+
+    Args:
+        agreeing: pairs of widths in two width classes that agree all the same.
+    """
+    return [pair for pair in _changes(dispatch, groups) if pair not in agreeing]
 
 
 def other_kernels_same_bits(

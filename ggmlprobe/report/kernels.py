@@ -80,8 +80,9 @@ def _elided(text: str, longest: int) -> str:
 def dispatch_text(entry: CaseClasses) -> str:
     """The dispatch classes of a case, and where they and the width classes part."""
     parts = [" | ".join(map(ranges, entry.dispatch))]
+    other_bits = same_kernels_other_bits(entry.dispatch, entry.groups, entry.pairs)
     for what, pairs in (
-        ("same kernels, different bits", same_kernels_other_bits(entry.dispatch, entry.groups)),
+        ("same kernels, different bits", other_bits),
         ("different kernels, same bits", other_kernels_same_bits(entry.dispatch, entry.groups)),
     ):
         if pairs:

@@ -94,6 +94,11 @@ def test_disagreements(
     assert other_kernels_same_bits(dispatch, groups) == same_bits
 
 
+def test_widths_of_two_classes_that_agree_do_not_differ() -> None:
+    groups = [[1], [4, 5], [8, 9]]
+    assert same_kernels_other_bits([[1], [4, 8], [5, 9]], groups, [[4, 8]]) == [[5, 9]]
+
+
 def test_width_joins_a_class_only_if_it_is_like_every_member() -> None:
     between = sampled(main=0.95, rest=0.05)
     without, with_ = sampled(main=1.0), sampled(main=0.8, rest=0.2)

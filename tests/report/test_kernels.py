@@ -116,6 +116,11 @@ def test_disagreements_are_pointed_out() -> None:
     )
 
 
+def test_pair_that_agrees_all_the_same_is_no_disagreement() -> None:
+    entry = replace(classes([[1], [4], [8]], [[1], [4, 8]]), transitive=False, pairs=[[4, 8]])
+    assert dispatch_text(entry) == "1 | 4,8"
+
+
 def test_many_disagreements_are_cut() -> None:
     text = dispatch_text(classes([list(range(1, 21))], [[width] for width in range(1, 21)]))
     assert text.endswith("8 and 9 and 11 more")
