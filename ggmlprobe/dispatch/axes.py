@@ -262,7 +262,8 @@ def _bisection(
         boundaries=[list(pair) for pair in found.boundaries],
         unsettled=[list(pair) for pair in found.unsettled],
         assumed=[list(pair) for pair in found.assumed],
-        first_differing=found.first_other(reference), returning=found.returning,
+        first_differing=found.first_other(reference, Verdict.UNSUPPORTED),
+        returning=found.returning,
         periods=[[p.length, p.first, p.last] for p in found.periods],
         transitive=searched.transitive,
     )  # fmt: skip

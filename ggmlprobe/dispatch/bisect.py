@@ -151,9 +151,9 @@ class Found:
         """Values that were not run."""
         return [value for value in self.values if value not in self.letters]
 
-    def first_other(self, letter: str) -> int | None:
-        """Lowest value run that is not of this class."""
-        return next((value for value, own in self.letters.items() if own != letter), None)
+    def first_other(self, *letters: str) -> int | None:
+        """Lowest value run that is of none of these classes."""
+        return next((value for value, own in self.letters.items() if own not in letters), None)
 
     @property
     def stretches(self) -> list[Stretch]:

@@ -180,6 +180,12 @@ def test_death_of_the_serial_runs_leaves_no_class(plant: Bisect) -> None:
     assert seen.bisection.boundaries == []
 
 
+def test_width_that_is_not_supported_does_not_differ(along: Bisect) -> None:
+    seen = along(Axis("width", 1, 4), MulMat(type_a="f32", type_b="f16", m=8, k=64))
+    assert set(seen.letters.values()) == {"UNSUPPORTED"}
+    assert seen.bisection.first_differing is None
+
+
 def test_axis_that_begins_above_1_still_compares_with_width_1(along: Bisect, planted: Path) -> None:
     seen = along(Axis("width", 6, 12), env={"PLANTED": "reverse:4:9"}, interpose=[planted])
     assert list(seen.letters) == list(range(6, 13))
