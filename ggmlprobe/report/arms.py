@@ -191,6 +191,23 @@ def _split_price(block: Block) -> str:
     return _against(block, OWN, name, widths) if name and widths else ""
 
 
+def _threshold(a: Mapping[int, Sequence[float]], b: Mapping[int, Sequence[float]]) -> str:
+    """The width from which b is faster, its interval, and the widths just below without times."""
+    found = price.crossover(a, b)
+    said = []
+    if found.low != found.high:
+        ends = ("none" if end is None else str(end) for end in (found.low, found.high))
+        said.append(" to ".join(ends))
+    if found.width is None:
+        at = "none"
+    else:
+        at = str(found.width)
+        below = max((w for w in a.keys() & b.keys() if w < found.width), default=found.width - 1)
+        if gap := range(below + 1, found.width):
+            said.append(f"{ranges(gap)} not timed")
+    return f"{at} ({'; '.join(said)})" if said else at
+
+
 def _thresholds(made: Sequence[Block]) -> str:
     """From which width the second arm is faster; cases with the same answer share a line."""
     lines: dict[tuple[str, str], list[str]] = {}
@@ -198,10 +215,7 @@ def _thresholds(made: Sequence[Block]) -> str:
         pair = _pair(block)
         if pair is None:
             continue
-        found = price.crossover(block.samples(pair[0]), block.samples(pair[1]))
-        ends = " to ".join("none" if end is None else str(end) for end in (found.low, found.high))
-        at = "none" if found.width is None else str(found.width)
-        text = at if found.low == found.high else f"{at} ({ends})"
+        text = _threshold(block.samples(pair[0]), block.samples(pair[1]))
         lines.setdefault((f"{pair[1]} from width, else {pair[0]}", text), []).append(block.type)
     arms = list(dict.fromkeys(arms for arms, _ in lines))
     tables = [
