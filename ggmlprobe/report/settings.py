@@ -10,6 +10,9 @@ from ggmlprobe.report.text import ranges
 
 Key = tuple[str, int]
 
+APART = " (taken one after the other: ggmlprobe ab --set-env-b takes turns)"
+"""The load of the machine may have moved between two settings as well."""
+
 
 def setting_lines(record: Record) -> list[str]:
     """One line for each config whose environment is not the baseline's; none without settings."""
@@ -51,7 +54,7 @@ def _effect(before: dict[Key, Result], after: dict[Key, Result]) -> str:
         parts.append(f"kernels at {ranges(moved)}" if moved else "no kernel")
     if any(a.time and b.time for a, b in pairs):
         moved = {b.width for a, b in pairs if _time_moved(a, b)}
-        parts.append(f"time at {ranges(moved)}" if moved else "no time")
+        parts.append(f"time at {ranges(moved)}{APART}" if moved else "no time")
     return ", ".join(parts)
 
 

@@ -61,7 +61,10 @@ def test_kernels_and_time_are_compared_where_taken() -> None:
     rows += [row("c2", 1, "a", time=stats(2.1, 3), kernels=[Kernel("other")])]
     first, second = setting_lines(record(CONFIGS, rows))
     assert first.endswith("no bit changed, no kernel, no time")
-    assert second.endswith("no bit changed, kernels at 1, time at 1")
+    assert second.endswith(
+        "no bit changed, kernels at 1, time at 1 "
+        "(taken one after the other: ggmlprobe ab --set-env-b takes turns)"
+    )
 
 
 def test_a_verdict_that_changed_without_hashes_counts() -> None:
