@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable
@@ -23,6 +24,10 @@ LONGEST_SECONDS = 8.0
 """Nor is any other: threads that wait for each other on a busy machine hardly work."""
 # Threads wait here for others, as in libgomp: no work, and as long as the slowest thread takes.
 WAITING = ("ggml_barrier", "ggml_graph_compute_poll_for_work", "ggml_graph_compute_check_for_work")
+# Idle threads, and what drives the evaluations, lie here; other files work for the op.
+_AROUND = re.compile(
+    r"^(\[|ld-|python|_cffi|libpython|libggmlprobe_|lib(c|m|gomp|omp|iomp5|pthread)\.so)"
+)
 
 
 @dataclass
@@ -123,3 +128,6 @@ def _notes(seen: Tally, threads: int) -> Iterable[str]:
         yield f"{seen.late} threads came too late to be sampled"
     if seen.lost:
         yield f"{seen.lost} samples lost"
+    for where, count in seen.dropped.items():
+        if count > seen.kept and where not in WAITING and not _AROUND.match(where):
+            yield f"most of the work was done in {where}, which is not the library"

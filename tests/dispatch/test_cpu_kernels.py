@@ -66,6 +66,9 @@ def test_library_counts_and_waiting_and_others_are_dropped() -> None:
     assert fields["samples_dropped"] == {"libgomp.so.1": 2, "ggml_barrier": 1}
 
 
+IDLE = ("libgomp.so.1.0.0", "libc.so.6", "libpython3.11.so.1.0", "[vdso]", "ggml_barrier")
+
+
 @pytest.mark.parametrize(
     ("seen", "note"),
     [
@@ -75,6 +78,10 @@ def test_library_counts_and_waiting_and_others_are_dropped() -> None:
         (Tally(Counter(f=ENOUGH), threads={1, 2}, late=3),
          "3 threads came too late to be sampled"),
         (Tally(Counter(f=ENOUGH), threads={1, 2}, lost=5), "5 samples lost"),
+        (Tally(Counter(f=ENOUGH), Counter({"libblas.so.3": ENOUGH + 1}), {1, 2}),
+         "most of the work was done in libblas.so.3, which is not the library"),
+        (Tally(Counter(f=ENOUGH), Counter({"libblas.so.3": ENOUGH}), {1, 2}), None),
+        (Tally(Counter(f=ENOUGH), Counter(dict.fromkeys(IDLE, 9 * ENOUGH)), {1, 2}), None),
         (Tally(), "fewer than 100 samples in the library"),
     ],
 )  # fmt: skip
