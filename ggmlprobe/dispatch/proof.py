@@ -15,7 +15,8 @@ FAMILIES: Mapping[str, re.Pattern[str]] = {
     for name, pattern in {
         "vec_dot": r"^ggml_vec_dot_(?!\w*_generic)",
         "generic": r"^ggml_vec_dot_\w+_generic",
-        "tiled": r"\btiled_|_tiled\b",
+        # ggml_compute_forward_mul_mat_tiled itself asks first and may decline
+        "tiled": r"\btiled_|_tiled_(?!wdata)",
         "sgemm": r"tinyBLAS|llamafile_sgemm",
         "repack": r"\bggml_gem[mv]_|\bggml::cpu::repack\b",
         "mmvq": r"\bmul_mat_vec_q(_moe)?\b",
