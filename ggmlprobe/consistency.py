@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from ggmlprobe.record import Record
 
 SIDES = 2  # of `ab`
+LARGEST = 1e12  # seconds, or ratio of seconds
 MOST_VALUES = 2**20  # of a bisected axis
 
 
@@ -30,8 +31,8 @@ def _claims(record: Record) -> Iterator[tuple[str, bool, str]]:
     for i, row in enumerate(record.results):
         if row.time is not None:
             time = row.time
-            least = min(time.median_seconds, time.low_seconds, time.high_seconds, *time.samples)
-            yield f"results[{i}].time", least > 0, "times above 0"
+            seconds = (time.median_seconds, time.low_seconds, time.high_seconds, *time.samples)
+            yield f"results[{i}].time", _sane(seconds), "times above 0 that a run can take"
     for i, entry in enumerate(record.classes):
         full = bool(entry.groups) and all(entry.groups)
         yield f"classes[{i}].groups", full, "at least one width in each of at least one group"
@@ -42,7 +43,7 @@ def _claims(record: Record) -> Iterator[tuple[str, bool, str]]:
         yield "results", bool(record.results), "some, since ab is there"
         for i, each in enumerate(record.ab):
             ratios = (each.ratio, each.low, each.high, each.null, each.null_low, each.null_high)
-            yield f"ab[{i}]", min(ratios) > 0, "ratios above 0"
+            yield f"ab[{i}]", _sane(ratios), "ratios above 0 of times a run can take"
 
 
 def _of_bisections(record: Record) -> Iterator[tuple[str, bool, str]]:
@@ -57,6 +58,11 @@ def _of_bisections(record: Record) -> Iterator[tuple[str, bool, str]]:
         for name in ("boundaries", "unsettled", "assumed"):
             yield f"{here}.{name}", _long(getattr(found, name), 2), "lists of two values"
         yield f"{here}.periods", _long(found.periods, 3), "lists of a length and two values"
+
+
+def _sane(values: tuple[float, ...]) -> bool:
+    """Whether logarithms of all, and their differences, are far from what overflows."""
+    return all(1 / LARGEST < value < LARGEST for value in values)
 
 
 def _long(lists: list[list[int]], length: int) -> bool:

@@ -11,6 +11,7 @@ import click
 
 from ggmlprobe import plan, report
 from ggmlprobe.caserun import CaseRun
+from ggmlprobe.cli.baseline import Baseline
 from ggmlprobe.cli.fleet import cache_dir, cores
 from ggmlprobe.cli.git_bisect import row_status
 from ggmlprobe.cli.journals import opened, settle
@@ -147,7 +148,7 @@ def ab() -> None:
 
 def probe(chosen: Chosen, options: ProbeOptions, **given: Any) -> None:
     """Run both sides, then time them in turns."""
-    files = check_exports(options)
+    files, baseline = check_exports(options), Baseline.of(options)
     if options.retry and options.resume is None:
         raise UsageError("--retry goes with --resume FILE")
     pair = sides(options, given)
@@ -158,6 +159,8 @@ def probe(chosen: Chosen, options: ProbeOptions, **given: Any) -> None:
         for ready in both:
             plan.check_cases(cases, ready["types"])
         configs = [side.config(both[i], options, i) for i, side in enumerate(pair)]
+        if baseline is not None:
+            baseline.check(configs, options.seeds)
         header = Header(SCHEMA_VERSION, command_line(), configs, collect_environment())
         with opened(options.resume, header) as journal:
             finished = journal.partial.finished(RETRIED if options.retry else ())
@@ -174,6 +177,8 @@ def probe(chosen: Chosen, options: ProbeOptions, **given: Any) -> None:
     settle(journal, record.interrupted, error)
     after = replace(record, results=[row for row in record.results if row.config == B])
     status = exit_status(after)
+    if baseline is not None:
+        status = baseline.judge(record)
     sys.exit(row_status(after) if options.git_bisect else status)
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import click
 
+from ggmlprobe.cli.options import ProbeOptions
 from ggmlprobe.errors import NotComparable, UsageError
 from ggmlprobe.record import Config, Record, load
 from ggmlprobe.report.changes import News, check_device, news
@@ -27,6 +28,17 @@ class Baseline:
         self.record = load(path)
         if not self.record.results:
             raise UsageError(f"{path}: no results of ops in it: name a run of the same command")
+
+    @classmethod
+    def of(cls, options: ProbeOptions) -> Baseline | None:
+        """What --baseline names; None without it.
+
+        Raises:
+            UsageError: --git-bisect, whose statuses mean something else.
+        """
+        if options.baseline is not None and options.git_bisect:
+            raise UsageError("--baseline excludes --git-bisect")
+        return None if options.baseline is None else cls(options.baseline)
 
     def check(self, configs: Sequence[Config], seeds: Sequence[int]) -> None:
         """Refuse, before a run, to compare it with that of another device or other seeds.

@@ -72,9 +72,7 @@ def run_and_print(
         fleet: the children, if not one for each environment.
     """
     files = check_exports(options)
-    if options.baseline is not None and options.git_bisect:
-        raise UsageError("--baseline excludes --git-bisect")
-    baseline = Baseline(options.baseline) if options.baseline else None
+    baseline = Baseline.of(options)
     if options.retry and options.resume is None:
         raise UsageError("--retry goes with --resume FILE")
     if options.hot and not options.time:

@@ -14,6 +14,7 @@ from ggmlprobe.dispatch.price import Ratio, median, over
 from ggmlprobe.errors import NotComparable
 from ggmlprobe.record import Config, Record, Result, to_dict
 from ggmlprobe.report.rows import class_letters
+from ggmlprobe.report.text import ascii_line
 from ggmlprobe.verdict import FINDINGS
 
 Key = tuple[str, str, int]
@@ -118,7 +119,8 @@ def check_comparable(pairs: Pairs) -> None:
         if alone:
             row = alone[0]
             raise NotComparable(
-                f"{row.case} at width {row.width} in {row.config} is not in {other}, "
+                f"{ascii_line(row.case)} at width {row.width} in {ascii_line(row.config)} "
+                f"is not in {other}, "
                 f"nor are {len(alone) - 1} more rows: {FORCE}"
             )
     for before, after in pairs.shared():
@@ -137,7 +139,8 @@ def check_device(a: Sequence[Config], b: Sequence[Config], more: str = FORCE) ->
         sorted({f"{c.device.name}, {c.device.description}" for c in configs}) for configs in (a, b)
     )
     if was != now:
-        raise NotComparable(f"device is {'; '.join(was)} in A, {'; '.join(now)} in B: {more}")
+        devices = [ascii_line("; ".join(each)) for each in (was, now)]
+        raise NotComparable(f"device is {devices[0]} in A, {devices[1]} in B: {more}")
 
 
 def changes(pairs: Pairs) -> list[Change]:

@@ -15,6 +15,7 @@ from ggmlprobe.inputs import QUANTILES
 from ggmlprobe.report.repro.case import Case
 from ggmlprobe.report.repro.program_values import SETTERS, Made, Values, made_of
 from ggmlprobe.report.repro.template import comment, conditional, fill, literal, template
+from ggmlprobe.report.text import ascii_line
 
 CC = "cc -std=gnu11 -O1 repro.c -o repro"
 LINE, STEPS_LINE = 118, 190
@@ -47,14 +48,16 @@ def link_line(files: list[str], directory: str) -> str:
 def run_line(case: Case) -> str:
     """How to run the program: with the variables that the run had."""
     unset = [f"-u {shlex.quote(name)}" for name, value in case.env.items() if value is None]
-    given = [f"{k}={shlex.quote(v)}" for k, v in case.env.items() if v is not None]
-    return " ".join([*(["env", *unset] if unset else []), *given, "./repro"])
+    # a name that no shell takes as one is in no record that a run made
+    set_to = {k: v for k, v in case.env.items() if v is not None and k.isidentifier()}
+    given = [f"{name}={shlex.quote(value)}" for name, value in set_to.items()]
+    return ascii_line(" ".join([*(["env", *unset] if unset else []), *given, "./repro"]))
 
 
 def _comment(case: Case) -> list[str]:
     return [
         f"{case.command} (case {case.number})",
-        case.rows[-1].upstream_case,
+        ascii_line(case.rows[-1].upstream_case),
         "found there: " + "; ".join(case.found()),
         f"build: {CC} -L$LIB -lggml -lggml-base -Wl,-rpath,$LIB",
         f"run: {run_line(case)} # 1 if a column of a width differs in bits from the column alone",
