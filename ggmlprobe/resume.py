@@ -72,14 +72,18 @@ def _content(config: Config) -> dict[str, Any]:
     del device["device.memory_total"]
     library = config.library
     model = {f"model.{key}": value for key, value in (to_dict(config.model) or {}).items()}
-    return device | model | {
-        "library": library.path,
-        "version": library.version,
-        "commit": library.commit,
-        "buft": config.buft,
-        "threads": config.threads,
-        "threads_batch": config.threads_batch,
-        "env": to_dict(config.env),
-        # last: what else differs says more
-        "identity": library.identity,
-    }
+    return (
+        device
+        | model
+        | {
+            "library": library.path,
+            "version": library.version,
+            "commit": library.commit,
+            "buft": config.buft,
+            "threads": config.threads,
+            "threads_batch": config.threads_batch,
+            "env": to_dict(config.env),
+            # last: what else differs says more
+            "identity": library.identity,
+        }
+    )

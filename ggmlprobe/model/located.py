@@ -94,9 +94,7 @@ class Location:
     logits_differing: list[int] = field(
         default_factory=list, metadata={"doc": "Tokens whose logits differ, unwatched."}
     )
-    flips: list[int] = field(
-        default_factory=list, metadata={"doc": "Tokens whose argmax differs."}
-    )
+    flips: list[int] = field(default_factory=list, metadata={"doc": "Tokens whose argmax differs."})
     found: list[NodeDifference] = field(
         default_factory=list, metadata={"doc": "Nodes that differ, in order."}
     )

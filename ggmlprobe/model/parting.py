@@ -256,9 +256,7 @@ class Parting:
             node = self.traced.block[each.block]
             inputs = [place_of[s.node] for s in node.sources if s.node in place_of]
             reads = [s.state for s in node.sources if s.node is None and s.state in written]
-            made.append(
-                Step(node.name, tuple(inputs), tuple(reads), node.writes, single, block)
-            )
+            made.append(Step(node.name, tuple(inputs), tuple(reads), node.writes, single, block))
         return made
 
     def capture(self, place: int, take: Callable[[Any], Any]) -> tuple[list[Any], Any]:

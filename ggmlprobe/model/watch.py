@@ -110,9 +110,7 @@ def parts(data: NDArray[Any], how: Cut, tokens: int) -> list[NDArray[Any]]:
     if how.axis is None:
         return [data] * tokens
     axis = 3 - how.axis
-    return [
-        data.take(range(t * how.each, (t + 1) * how.each), axis=axis) for t in range(tokens)
-    ]
+    return [data.take(range(t * how.each, (t + 1) * how.each), axis=axis) for t in range(tokens)]
 
 
 def written_rows(node: Any, tokens: int) -> list[str] | None:

@@ -252,9 +252,7 @@ def one_replay(
     )  # fmt: skip
     if node.type != "f32":
         return made
-    difference = compare(
-        np.stack(single).view(np.float32), np.stack(wide).view(np.float32)
-    )
+    difference = compare(np.stack(single).view(np.float32), np.stack(wide).view(np.float32))
     return replace(
         made, elements_differing=difference.elements_differing, max_ulp=difference.max_ulp,
         max_abs=difference.max_abs,

@@ -15,9 +15,7 @@ from ggmlprobe.weights_file import WeightsFile, infos_start
 ALIGNMENT = 32
 
 
-def requantized(
-    library: Library, source: Path, target: Path, types: Mapping[str, str]
-) -> None:
+def requantized(library: Library, source: Path, target: Path, types: Mapping[str, str]) -> None:
     """Write a model with some weights in another type; metadata stays as it is.
 
     Args:

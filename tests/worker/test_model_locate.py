@@ -115,9 +115,7 @@ def test_what_was_not_computed_so_does_not_reproduce(
     assert replay.cause.startswith("graph")
 
 
-def test_two_culprits_in_different_tokens(
-    clean: None, locate: Locate, library: Library
-) -> None:
+def test_two_culprits_in_different_tokens(clean: None, locate: Locate, library: Library) -> None:
     faults = [perturb(library, "ffn_out-4", 3, "MUL_MAT"), perturb(library, "l_out-9", 0, "ADD")]
     found = locate(lambda node, ask: any(fault(node, ask) for fault in faults))
     culprits = [(n.name, n.culprit_tokens) for n in found.found if n.culprit_tokens]
