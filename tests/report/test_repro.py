@@ -39,7 +39,7 @@ def test_hostile_strings_stay_strings_and_comments(
     subprocess.run(["cc", *checks, str(path)], check=True)
     assert '\n#include "y"' not in path.read_text()
     outside = subprocess.run(["cc", "-E", "-P", str(path)], check=True, capture_output=True)
-    assert b"int stolen" not in outside.stdout.replace(b"\\052/ int stolen", b"")
+    assert b"int stolen" not in outside.stdout
     assert "'" in run_line(case)
     assert run_line(case).startswith("A='*/ int stolen;")
     with pytest.raises(UsageError, match="its parameter type_a is"):

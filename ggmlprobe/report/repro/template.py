@@ -36,9 +36,9 @@ def fill(text: str, places: Mapping[str, str]) -> str:
 
 
 def literal(text: str) -> str:
-    """A C string literal of any text: all but plain ASCII as octal escapes."""
+    """A C string literal without a space in it: what no name has as octal escapes."""
     plain = "".join(
-        chr(byte) if chr(byte).isascii() and (chr(byte).isalnum() or chr(byte) in " _-.,:/")
+        chr(byte) if chr(byte).isascii() and (chr(byte).isalnum() or chr(byte) in "_-.,:/")
         else f"\\{byte:03o}"
         for byte in text.encode()
     )  # fmt: skip
