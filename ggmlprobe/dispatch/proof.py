@@ -18,7 +18,8 @@ FAMILIES: Mapping[str, re.Pattern[str]] = {
         # ggml_compute_forward_mul_mat_tiled itself asks first and may decline
         "tiled": r"\btiled_|_tiled_(?!wdata)",
         "sgemm": r"tinyBLAS|llamafile_sgemm",
-        "repack": r"\bggml_gem[mv]_|\bggml::cpu::repack\b",
+        # repack.cpp's own, and those of arch/x86/repack.cpp that several types share
+        "repack": r"\bggml_gem[mv]_|\bggml::cpu::repack\b|\bgem[mv]_\w+_q8_[0K]_\w",
         "mmvq": r"\bmul_mat_vec_q(_moe)?\b",
         "mmq": r"\bmul_mat_q(_stream_k_fixup)?\b",
         "mmvf": r"\bmul_mat_vec_f\b",

@@ -109,6 +109,8 @@ def test_defaults_exist_and_children_differ() -> None:
         ("void tiled_run_micro_vnni_8x16<32, true, 0, 0>(tiled_tile const&)", "tiled"),
         ("(anonymous namespace)::tinyBLAS<16, float>::gemm_bloc<4, 2>(long, long)", "sgemm"),
         ("ggml_gemv_q4_K_8x8_q8_K", "repack"),
+        ("void gemv_q4_b32_8x8_q8_0_lut_avx<block<4, 8> >(int, float*)", "repack"),
+        ("void gemm_q4_b32_8x8_q8_0_lut_avx<block_mxfp4x8>(int, float*)", "repack"),
         ("void mul_mat_vec_q<(ggml_type)12, 4, false, false>(void const*)", "mmvq"),
         ("void mul_mat_vec_q_moe<(ggml_type)12, 2>(void const*)", "mmvq"),
         ("void mul_mat_q<(ggml_type)12, 16, false>(char const*)", "mmq"),
