@@ -80,6 +80,9 @@ class Player:
 def take_turns(players: Sequence[Player], rounds: int | None = None) -> None:
     """Run all players to their end, in an order that is a palindrome over two rounds.
 
+    The next two rounds begin with the next player, so that none follows directly on itself, on
+    caches it has just filled, more often than another.
+
     Args:
         rounds: made even; by default what the player with the longest plan would run by itself.
     """
@@ -90,7 +93,9 @@ def take_turns(players: Sequence[Player], rounds: int | None = None) -> None:
         # without all of them nothing can be compared
         if not all(player.waits for player in players):
             break
-        for player in players if done % 2 == 0 else reversed(players):
+        first = done // 2 % len(players)
+        order = [*players[first:], *players[:first]]
+        for player in order if done % 2 == 0 else reversed(order):
             player.play(True)
     for player in players:
         player.play(False)

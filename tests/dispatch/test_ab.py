@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -72,9 +73,18 @@ def test_turns_are_a_palindrome_over_two_rounds() -> None:
     )
     take_turns(three)
     # the longest plan, made even
-    assert "".join(played) == "ABNNBAABNNBA"
+    assert "".join(played) == "ABNNBABNAANB"
     assert [player.waits for player in three] == [False] * 3
     assert all(set(player.measured) == {1, 3} for player in three)
+
+
+def test_no_side_follows_itself_more_often_than_another() -> None:
+    played: list[str] = []
+    take_turns(players(*(FakeWorker(name, 24, played) for name in "ABN")))
+    pairs = ["".join(pair) for pair in pairwise(played)]
+    twice = [pairs.count(name * 2) for name in "ABN"]
+    assert min(twice) > 0
+    assert max(twice) - min(twice) <= 1
 
 
 def test_rounds_can_be_given() -> None:
