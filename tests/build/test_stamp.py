@@ -74,7 +74,9 @@ def test_install(cmake, checkout, tmp_path):
     subprocess.run(install, check=True, capture_output=True)
     libraries = {"libggml-base.so", "libggml-cpu.so", "libggml.so", "libllama.so"}
     installed = {path.relative_to(tmp_path / "out") for path in (tmp_path / "out").rglob("*.*")}
-    texts = {"build.json", "LICENSE.llama.cpp"}
+    texts = {"build.json", "LICENSE.llama.cpp", "include/llama.h"}
+    native = {"sampler", *(f"interpose_{name}" for name in ("cuda", "mul_mat", "sgemm", "vec_dot"))}
+    libraries |= {f"libggmlprobe_{name}.so" for name in native}
     assert installed == {Path("lib") / name for name in libraries | texts}
     for name in libraries:
         library = tmp_path / "out" / "lib" / name
