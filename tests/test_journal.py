@@ -195,7 +195,7 @@ def test_resume_starts_what_is_not_there_or_empty(path: Path) -> None:
 def test_places_that_cannot_be_written(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="No such file or directory"):
         Journal.open(tmp_path / "missing" / "run.jsonl", HEADER)
-    with pytest.raises(UsageError, match="Is a directory"):
+    with pytest.raises(UsageError, match="is no regular file"):
         Journal.open(tmp_path, HEADER, resume=True)
 
 
