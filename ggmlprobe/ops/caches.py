@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 
 import numpy as np
@@ -47,7 +48,7 @@ class Caches:
         self._context.close()
 
 
-class AttentionEvaluator:
+class AttentionEvaluator(ABC):
     """K and V caches in a buffer of their own; per width a graph with Q, mask, sinks and dst.
 
     `_build` makes the graph of a width over some caches, `load` fills the caches.
@@ -60,14 +61,15 @@ class AttentionEvaluator:
         self.blocks = Blocks(lambda count: BlockGraph(session, self._block, count, op.streams))
         self.weights: Caches | None = None
 
+    @abstractmethod
     def _shapes(self) -> tuple[Shape, Shape | None]:
         """The caches in memory."""
-        raise NotImplementedError
 
+    @abstractmethod
     def _build(
         self, context: Context, count: int, caches: Caches
     ) -> tuple[dict[str, Tensor], list[Tensor]]:
-        raise NotImplementedError
+        """Inputs by name and nodes of one width's graph; the last node is the output."""
 
     def open(self) -> None:
         """Allocate the caches and ask whether the device runs the ops."""
