@@ -16,8 +16,8 @@ record pr-28108 preset run pr-28108 --threads 1,2
 
 all='sweep mul_mat --type all --m 512 --k 2048 --widths 1-9,16,17'
 record sweep-native-t1 $all --threads 1 --buft CPU,CPU_REPACK --kernels
-record sweep-native-t2 $all --threads 2 --buft CPU,CPU_REPACK
-record sweep-generic $all --threads 1,2 --lib generic
+record sweep-native-t2 $all --threads 2 --buft CPU,CPU_REPACK --kernels
+record sweep-generic $all --threads 1,2 --lib generic --kernels
 
 smollm2=SmolLM2-135M-Instruct.Q4_1.gguf
 plain='--no-extra-bufts --no-chat-template --threads 2'
