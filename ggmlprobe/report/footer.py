@@ -45,7 +45,7 @@ def _library(config: Config) -> str:
 def device_line(record: Record) -> str:
     """Devices, driver, and the settings they computed with."""
     devices = _each(
-        ascii_line(f"{config.device.name}, {config.device.description}")
+        ascii_line(", ".join(filter(None, (config.device.name, config.device.description))))
         for config in record.configs
     )
     driver = record.environment.nvidia_driver
