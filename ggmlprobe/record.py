@@ -111,7 +111,11 @@ class DeviceRecord:
         default=None, metadata={"doc": "Bytes, as ggml_backend_dev_memory tells them."}
     )
     features: Mapping[str, str] = field(
-        default_factory=dict, metadata={"doc": "Every entry of ggml_backend_get_features."}
+        default_factory=dict,
+        metadata={
+            "doc": "Every entry of ggml_backend_get_features; for CUDA also COMPUTE_CAPABILITY and "
+            "SM_COUNT from the driver."
+        },
     )
 
 

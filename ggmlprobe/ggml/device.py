@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ggmlprobe.errors import ComputeFailed, OutOfMemory, UnknownDevice
-from ggmlprobe.ggml import memory
+from ggmlprobe.ggml import cuda_driver, memory
 
 if TYPE_CHECKING:
     from ggmlprobe.ggml.library import Library
@@ -33,7 +33,8 @@ class DeviceInfo:
             control groups allow).
         memory_total: bytes.
         backend: name of the backend it belongs to.
-        features: what ggml_backend_get_features lists, {} where the backend has none.
+        features: what ggml_backend_get_features lists, {} where the backend has none; for CUDA also
+            COMPUTE_CAPABILITY and SM_COUNT from the driver.
         bufts: names of its buffer types: default, extra ones, then host.
     """
 
@@ -96,14 +97,15 @@ def _info(lib: Library, device: Any) -> DeviceInfo:
     backend = lib.text(lib.c.ggml_backend_reg_name(lib.c.ggml_backend_dev_backend_reg(device)))
     type_ = _type(lib, device, backend)
     room = memory.available() if type_ == "CPU" else None
+    name = lib.text(lib.c.ggml_backend_dev_name(device))
     return DeviceInfo(
-        name=lib.text(lib.c.ggml_backend_dev_name(device)),
+        name=name,
         description=lib.text(lib.c.ggml_backend_dev_description(device)),
         type=type_,
         memory_free=free[0] if room is None else min(free[0] or room, room),
         memory_total=total[0],
         backend=backend,
-        features=_features(lib, device),
+        features=_features(lib, device) | cuda_driver.properties(name),
         bufts=list(_bufts(lib, device)),
     )
 
