@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from ggmlprobe import faults, plan, selftest
+from ggmlprobe import faults, selftest
+from ggmlprobe.configs import configs_of
 from ggmlprobe.record import Config
 from ggmlprobe.verdict import Verdict
 from ggmlprobe.worker.protocol import Spec
@@ -51,7 +52,7 @@ def missed(
         # the child's own path is put before what it inherits
         monkeypatch.setenv("PYTHONPATH", blind_path(tmp_path))
         workers.append(Worker(Spec(lib_path, env), 60.0))
-        config: Config = plan.configs(workers[-1].ready(), "CPU", (None,), (1,), None, {})[0]
+        config: Config = configs_of(workers[-1].ready(), "CPU", (None,), (1,), None, {})[0]
         return {e.fault for e, caught in selftest.run(workers[-1], config) if not caught}
 
     yield run

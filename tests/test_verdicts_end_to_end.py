@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from ggmlprobe import plan
+from ggmlprobe.configs import configs_of
 from ggmlprobe.ops.base import Op
 from ggmlprobe.ops.flash_attn import FlashAttn
 from ggmlprobe.ops.mul_mat import MulMat
@@ -46,7 +46,7 @@ class Seen:
 def started(spec: Spec, timeout: float = TIMEOUT) -> Iterator[tuple[Worker, Config]]:
     worker = Worker(spec, timeout)
     try:
-        yield worker, plan.configs(worker.ready(), "CPU", (None,), (1,), None, {})[0]
+        yield worker, configs_of(worker.ready(), "CPU", (None,), (1,), None, {})[0]
     finally:
         worker.stop()
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import click
 
-from ggmlprobe import plan, report
+from ggmlprobe import plan
 from ggmlprobe.caserun import CaseRun
 from ggmlprobe.cli.baseline import Baseline
 from ggmlprobe.cli.fleet import cache_dir, cores
@@ -18,15 +18,9 @@ from ggmlprobe.cli.journals import opened, settle
 from ggmlprobe.cli.op import WIDTHS
 from ggmlprobe.cli.op_specs import Chosen, add_commands
 from ggmlprobe.cli.options import THREADS_MAX, ProbeOptions
-from ggmlprobe.cli.run import (
-    RETRIED,
-    check_exports,
-    collect,
-    command_line,
-    cpu_seconds,
-    exit_status,
-    publish,
-)
+from ggmlprobe.cli.rows import check_exports, exit_status, publish
+from ggmlprobe.cli.run import RETRIED, collect, command_line, cpu_seconds
+from ggmlprobe.configs import configs_of
 from ggmlprobe.dispatch import ab as duel
 from ggmlprobe.errors import UsageError
 from ggmlprobe.record import (
@@ -79,7 +73,7 @@ class Side:
         """Its config."""
         batch = options.threads_batch
         bufts = options.buft or (None,)
-        return plan.configs(
+        return configs_of(
             ready, self.device, bufts, (self.threads,), batch, self.env, number
         )[0]  # fmt: skip
 
@@ -173,10 +167,10 @@ def probe(chosen: Chosen, options: ProbeOptions, **given: Any) -> None:
         for worker in workers:
             worker.stop()
     record = replace(record, timing=runner.timing(cpu_seconds()))
-    publish(record, options, files, report.FORMATS)
+    publish(record, options, files)
     settle(journal, record.interrupted, error)
     after = replace(record, results=[row for row in record.results if row.config == B])
-    status = exit_status(after)
+    status = exit_status(after.results)
     if baseline is not None:
         status = baseline.judge(record)
     sys.exit(row_status(after) if options.git_bisect else status)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from ggmlprobe import plan
 from ggmlprobe.cli.options import ProbeOptions
+from ggmlprobe.configs import configs_of, environments
 from ggmlprobe.dispatch.passes import check_kernels
 from ggmlprobe.record import Config
 from ggmlprobe.worker.protocol import Event, Spec
@@ -46,11 +46,11 @@ class Fleet:
         """Load the library in every environment; the description in the first one."""
         options = self.options
         first: Event = {}
-        for env in plan.environments(options.env):
+        for env in environments(options.env):
             worker = Worker(Spec(options.lib, env, cache_dir()), options.timeout)
             try:
                 ready = worker.ready()
-                made = plan.configs(
+                made = configs_of(
                     ready, options.device, options.buft or (None,),
                     options.threads or (cores(),), options.threads_batch, env, len(self.configs),
                 )  # fmt: skip

@@ -6,8 +6,8 @@ import sys
 
 import click
 
-from ggmlprobe import plan
 from ggmlprobe import selftest as planted
+from ggmlprobe.configs import configs_of
 from ggmlprobe.worker.protocol import Spec
 from ggmlprobe.worker.supervisor import Worker
 
@@ -24,7 +24,7 @@ def selftest(lib: str | None) -> None:
     worker = Worker(Spec(lib), 60.0)
     missed = 0
     try:
-        config = plan.configs(worker.ready(), "CPU", (None,), (1,), None, {})[0]
+        config = configs_of(worker.ready(), "CPU", (None,), (1,), None, {})[0]
         for expected, caught in planted.run(worker, config):
             missed += not caught
             click.echo(f"{'ok    ' if caught else 'MISSED'} {expected.says}")

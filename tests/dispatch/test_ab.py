@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from ggmlprobe import plan
+from ggmlprobe.configs import configs_of
 from ggmlprobe.dispatch.ab import Player, compare, request, take_turns
 from ggmlprobe.ops.mul_mat import MulMat
 from ggmlprobe.record import TimeStats
@@ -122,7 +122,7 @@ def trio(lib_path: str, planted: Path) -> Iterator[dict[str, tuple[Worker, Reque
     sides = {}
     for name, kind in (("a", "slow:99:99"), ("b", "slow:3:3"), ("null", "slow:99:99")):
         worker = Worker(Spec(lib_path, {"PLANTED": kind}, None, [str(planted)]), 60.0)
-        config = plan.configs(worker.ready(), "CPU", (None,), (1,), None, {})[0]
+        config = configs_of(worker.ready(), "CPU", (None,), (1,), None, {})[0]
         sides[name] = (worker, request(config, CASE, CASE.widths, (1,), True))
     yield sides
     for worker, _ in sides.values():

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from ggmlprobe import plan
+from ggmlprobe.configs import configs_of
 from ggmlprobe.dispatch.axes import Axis, bisect, check_axis
 from ggmlprobe.dispatch.bisect import LIMIT
 from ggmlprobe.errors import UsageError
@@ -52,7 +52,7 @@ def started(spec: Spec, threads: Sequence[int]) -> Iterator[tuple[Worker, list[C
     worker = Worker(spec, 60.0)
     try:
         ready = worker.ready()
-        yield worker, plan.configs(ready, "CPU", (None,), threads, None, {}), ready["types"]
+        yield worker, configs_of(ready, "CPU", (None,), threads, None, {}), ready["types"]
     finally:
         worker.stop()
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from ggmlprobe import plan
+from ggmlprobe.configs import configs_of
 from ggmlprobe.dispatch.classes import FRAME
 from ggmlprobe.ggml.find import choose
 from ggmlprobe.ops.mul_mat import MulMat
@@ -52,7 +52,7 @@ class Seen:
 def started(spec: Spec, threads: int = 1) -> Iterator[tuple[Worker, Config]]:
     worker = Worker(spec, 60.0)
     try:
-        yield worker, plan.configs(worker.ready(), "CPU", (None,), (threads,), None, {})[0]
+        yield worker, configs_of(worker.ready(), "CPU", (None,), (threads,), None, {})[0]
     finally:
         worker.stop()
 

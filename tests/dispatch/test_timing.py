@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ggmlprobe import plan
+from ggmlprobe.configs import configs_of
 from ggmlprobe.dispatch.timing import (
     BUDGET,
     GRAPH_SECONDS,
@@ -111,7 +111,7 @@ PRODUCT = MulMat(type_a="f32", m=16, k=256)
 def slow(lib_path: str, planted: Path) -> Iterator[tuple[Worker, Config]]:
     """A library whose products of 3 columns and more take a millisecond longer."""
     worker = Worker(Spec(lib_path, {"PLANTED": "slow:3:99"}, None, [str(planted)]), 60.0)
-    yield worker, plan.configs(worker.ready(), "CPU", (None,), (1,), None, {})[0]
+    yield worker, configs_of(worker.ready(), "CPU", (None,), (1,), None, {})[0]
     worker.stop()
 
 

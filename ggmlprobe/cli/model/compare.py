@@ -6,18 +6,18 @@ import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import product
-from pathlib import Path
 from typing import Any
 
 import click
 
-from ggmlprobe import plan, report
 from ggmlprobe.cli.fleet import cache_dir
 from ggmlprobe.cli.journals import AnyJournal, opened, settle
 from ggmlprobe.cli.model.options import ModelOptions, model_options
 from ggmlprobe.cli.options import Finite, Names, Range, Setting
 from ggmlprobe.cli.progress import Progress
+from ggmlprobe.cli.rows import check_exports, exit_status, publish, take_all
 from ggmlprobe.cli.run import RETRIED, command_line, cpu_seconds
+from ggmlprobe.configs import configs_of, environments
 from ggmlprobe.errors import NothingRan, ProbeError, UsageError
 from ggmlprobe.model.campaign import Campaign, Plan
 from ggmlprobe.model.pooling import NEAR_TIE
@@ -25,7 +25,6 @@ from ggmlprobe.model.prompts import Prompt, chosen
 from ggmlprobe.model.rates import record_of
 from ggmlprobe.model.record import BlockComparison, ModelSettings
 from ggmlprobe.record import SCHEMA_VERSION, Config, Header, Record, collect_environment
-from ggmlprobe.verdict import FINDINGS, Verdict
 from ggmlprobe.worker.model_client import ask
 from ggmlprobe.worker.protocol import Event, ModelRequest, Spec
 from ggmlprobe.worker.supervisor import Worker
@@ -134,21 +133,9 @@ def compare(
     finally:
         for worker in workers.values():
             worker.stop()
-    for kind, path in files.items():
-        report.write(path, report.FORMATS[kind](record), options.force)
-    click.echo(report.FORMATS[options.output](record), nl=False)
+    publish(record, options, files)
     settle(journal, record.interrupted, error)
-    end(record)
-
-
-def check_exports(options: ModelOptions) -> dict[str, Path]:
-    """Formats and files asked for; refused before the run rather than after it."""
-    named = {"md": options.export_md, "csv": options.export_csv, "json": options.export_json,
-             "jsonl": options.export_jsonl}  # fmt: skip
-    files = {kind: path for kind, path in named.items() if path is not None}
-    for path in files.values():
-        report.check(path, options.force)
-    return files
+    sys.exit(exit_status(record.comparisons, "comparisons ran"))
 
 
 def start(
@@ -158,12 +145,12 @@ def start(
     configs: list[Config] = []
     workers: dict[str, Worker] = {}
     settings: list[ModelSettings] = []
-    for values in plan.environments(env):
+    for values in environments(env):
         worker = Worker(Spec(options.lib, values, cache_dir()), options.timeout)
         try:
             ready = worker.ready()
             settings = settings or model_settings(worker, options)
-            made = plan.configs(
+            made = configs_of(
                 ready, options.device, (None,), options.values("threads"),
                 options.threads_batch, values,
             )  # fmt: skip
@@ -208,28 +195,20 @@ def run(
     header = Header(SCHEMA_VERSION, command_line(), configs, collect_environment())
     progress = CompareProgress(wanted.total(len(configs)))
     rows: list[BlockComparison] = []
-    ended: ProbeError | None = None
-    interrupted = False
     with opened(options.resume, header) as journal:
         again = RETRIED if retry else ()
         finished = {row.key: row for row in journal.partial.comparisons if row.verdict not in again}
         campaign = Campaign(workers, options.spec(), wanted, finished, progress.step)
-        try:
-            for row in campaign.run(configs):
-                if finished.get(row.key) is not row:
-                    journal.append(row)
-                rows.append(row)
-                progress.finished()
-        except KeyboardInterrupt:
-            interrupted = True
-        except ProbeError as error:
-            if not rows:
-                raise
-            interrupted, ended = True, error
-        finally:
-            progress.end()
+
+        def take(row: BlockComparison) -> None:
+            if finished.get(row.key) is not row:
+                journal.append(row)
+            rows.append(row)
+            progress.finished()
+
+        interrupted, error = take_all(campaign.run(configs), take, progress)
     record = record_of(header, in_order(rows, configs, wanted), interrupted)
-    return replace(record, timing=campaign.timing(cpu_seconds())), journal, ended
+    return replace(record, timing=campaign.timing(cpu_seconds())), journal, error
 
 
 def in_order(
@@ -246,11 +225,3 @@ def in_order(
             prefix_place[row.prefix],
         ),
     )  # fmt: skip
-
-
-def end(record: Record) -> None:
-    """Exit with the record's status."""
-    if all(row.verdict == Verdict.UNSUPPORTED for row in record.comparisons):
-        why = next((row.detail for row in record.comparisons if row.detail), "no prompts")
-        raise NothingRan(f"0 comparisons ran: {why}")
-    sys.exit(int(any(row.verdict in FINDINGS for row in record.comparisons)))

@@ -9,15 +9,16 @@ from typing import Any
 
 import click
 
-from ggmlprobe import plan, report
 from ggmlprobe.cli.journals import INTERRUPTED
-from ggmlprobe.cli.model.compare import check_exports, model_settings
+from ggmlprobe.cli.model.compare import model_settings
 from ggmlprobe.cli.model.options import ModelOptions, model_options
 from ggmlprobe.cli.options import Range
 from ggmlprobe.cli.progress import Progress
+from ggmlprobe.cli.rows import check_exports, exit_status, publish
 from ggmlprobe.cli.run import command_line
 from ggmlprobe.codec import to_dict
-from ggmlprobe.errors import NothingRan, UsageError
+from ggmlprobe.configs import configs_of
+from ggmlprobe.errors import UsageError
 from ggmlprobe.gather import Gathered
 from ggmlprobe.model.campaign import context_settings
 from ggmlprobe.model.located import Location
@@ -25,7 +26,7 @@ from ggmlprobe.ops import OPS
 from ggmlprobe.record import SCHEMA_VERSION, Config, Header, collect_environment, from_dict
 from ggmlprobe.report.model_locate import FORMATS
 from ggmlprobe.runner import Case, Runner
-from ggmlprobe.verdict import FINDINGS, Verdict
+from ggmlprobe.verdict import Verdict
 from ggmlprobe.worker.model_client import ask
 from ggmlprobe.worker.protocol import Event, ModelRequest
 from ggmlprobe.worker.supervisor import Worker
@@ -106,10 +107,8 @@ def locate(options: ModelOptions, widths: Sequence[int], window: int) -> None:
         progress.end()
         worker.stop()
     record = replace(gathered.record(header, interrupted), locations=locations)
-    for kind, path in files.items():
-        report.write(path, FORMATS[kind](record), options.force)
-    click.echo(FORMATS[options.output](record), nl=False)
-    sys.exit(INTERRUPTED if interrupted else status(locations))
+    publish(record, options, files, FORMATS)
+    sys.exit(INTERRUPTED if interrupted else exit_status(locations, "blocks ran"))
 
 
 def configure(worker: Worker, options: ModelOptions) -> Config:
@@ -117,7 +116,7 @@ def configure(worker: Worker, options: ModelOptions) -> Config:
     for name in ("fa", "ctk", "ctv", "threads", "threads_batch"):
         options.single(name)
     ready = worker.ready()
-    (config,) = plan.configs(
+    (config,) = configs_of(
         ready, options.device, (None,), options.values("threads"),
         options.values("threads_batch"), {},
     )  # fmt: skip
@@ -159,14 +158,3 @@ def as_cases(given: Sequence[dict[str, Any]], width: int) -> Iterator[tuple[str 
         params = {k: tuple(v) if isinstance(v, list) else v for k, v in each["params"].items()}
         op = OPS[each["op"]](**params)
         yield each["buft"], Case(each["op"], op, tuple(range(1, width + 1)))
-
-
-def status(locations: Sequence[Location]) -> int:
-    """1 where a bit differs, else 0.
-
-    Raises:
-        NothingRan: no width could be run.
-    """
-    if all(each.verdict == Verdict.UNSUPPORTED for each in locations):
-        raise NothingRan(f"0 blocks ran: {locations[0].detail}")
-    return int(any(each.verdict in FINDINGS for each in locations))

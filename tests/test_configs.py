@@ -1,0 +1,78 @@
+"""Options to configs: devices, buffer types and threads."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from ggmlprobe.configs import configs_of, pick_buft, pick_device
+from ggmlprobe.errors import UnknownDevice
+
+
+def device(name: str, kind: str = "CPU", bufts: tuple[str, ...] = ("CPU",)) -> dict[str, Any]:
+    return {
+        "name": name, "description": name, "type": kind, "backend": name, "memory_free": 1,
+        "memory_total": 2, "features": {}, "bufts": list(bufts),
+    }  # fmt: skip
+
+
+CPU = device("CPU", bufts=("CPU", "CPU_REPACK"))
+BLAS, CUDA = device("BLAS", "ACCEL"), device("CUDA0", "GPU")
+READY = {
+    "library": {
+        "path": "lib", "version": "0.25.3", "commit": None, "origin": "--lib", "stamp": None,
+    },
+    "devices": [CPU, BLAS],
+}  # fmt: skip
+
+
+def test_the_default_device_is_a_gpu_else_the_cpu() -> None:
+    assert pick_device([BLAS, CPU, CUDA], None) is CUDA
+    assert pick_device([BLAS, CPU], None) is CPU
+    with pytest.raises(UnknownDevice, match="BLAS"):
+        pick_device([BLAS], None)
+
+
+def test_a_device_is_found_by_name_in_any_case() -> None:
+    assert pick_device([CPU, BLAS, CUDA], "cuda0") is CUDA
+    assert pick_device([CPU, BLAS, CUDA], "blas") is BLAS
+    with pytest.raises(UnknownDevice, match="no device CUDA1: this library has CPU, BLAS, CUDA0"):
+        pick_device([CPU, BLAS, CUDA], "CUDA1")
+    with pytest.raises(UnknownDevice):
+        pick_device([CPU], "")
+
+
+def test_a_buffer_type_is_spelled_as_the_device_does() -> None:
+    assert pick_buft(CPU, None) is None
+    assert pick_buft(CPU, "cpu_repack") == "CPU_REPACK"
+    with pytest.raises(UnknownDevice, match="no buffer type AMX: CPU has CPU, CPU_REPACK"):
+        pick_buft(CPU, "AMX")
+
+
+def configs(**changes: Any) -> list[Any]:
+    given: dict[str, Any] = {
+        "device_name": None, "bufts": (None,), "threads": (1,), "threads_batch": None, "env": {},
+    }  # fmt: skip
+    return configs_of(READY, *(given | changes).values())
+
+
+def test_one_config() -> None:
+    (config,) = configs(env={"GGML_X": None})
+    assert (config.id, config.buft, config.threads, config.threads_batch) == ("c0", None, 1, 1)
+    assert (config.device.name, config.library.version) == ("CPU", "0.25.3")
+    assert config.env == {"GGML_X": None}
+
+
+def test_threads_of_blocks_follow_those_of_width_one_unless_given() -> None:
+    pairs = [(c.threads, c.threads_batch) for c in configs(threads=(1, 2))]
+    assert pairs == [(1, 1), (2, 2)]
+    pairs = [(c.threads, c.threads_batch) for c in configs(threads=(1, 2), threads_batch=(4, 8))]
+    assert pairs == [(1, 4), (1, 8), (2, 4), (2, 8)]
+
+
+def test_every_buffer_type_with_every_thread_count_has_an_id_of_its_own() -> None:
+    made = configs(bufts=(None, "cpu_repack"), threads=(1, 2))
+    assert [(c.id, c.buft, c.threads) for c in made] == [
+        ("c0", None, 1), ("c1", None, 2), ("c2", "CPU_REPACK", 1), ("c3", "CPU_REPACK", 2),
+    ]  # fmt: skip
