@@ -35,6 +35,18 @@ class UnknownDevice(ProbeError):
     """A device or buffer type the loaded library does not offer."""
 
 
+class NoServer(ProbeError):
+    """A ggml-rpc-server that cannot be used (once a run has begun a row, not an exit)."""
+
+    verdict = "CRASH"
+
+
+class SilentServer(NoServer):
+    """A server that does not answer in time."""
+
+    verdict = "TIMEOUT"
+
+
 class Unsupported(ProbeError):
     """This library or device cannot run the op with these parameters (a row, not an exit)."""
 

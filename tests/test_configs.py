@@ -13,7 +13,7 @@ from ggmlprobe.errors import UnknownDevice
 def device(name: str, kind: str = "CPU", bufts: tuple[str, ...] = ("CPU",)) -> dict[str, Any]:
     return {
         "name": name, "description": name, "type": kind, "backend": name, "memory_free": 1,
-        "memory_total": 2, "features": {}, "bufts": list(bufts),
+        "memory_total": 2, "features": {}, "bufts": list(bufts), "endpoint": None,
     }  # fmt: skip
 
 

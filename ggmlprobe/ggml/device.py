@@ -36,6 +36,7 @@ class DeviceInfo:
         features: what ggml_backend_get_features lists, {} where the backend has none; for CUDA also
             COMPUTE_CAPABILITY and SM_COUNT from the driver.
         bufts: names of its buffer types: default, extra ones, then host.
+        endpoint: host:port of the server it is on, None for one of this machine.
     """
 
     name: str
@@ -46,6 +47,7 @@ class DeviceInfo:
     backend: str
     features: dict[str, str]
     bufts: list[str]
+    endpoint: str | None = None
 
 
 def _proc(lib: Library, device: Any, name: str, kind: str) -> Any:
@@ -107,6 +109,7 @@ def _info(lib: Library, device: Any) -> DeviceInfo:
         backend=backend,
         features=_features(lib, device) | cuda_driver.properties(name),
         bufts=list(_bufts(lib, device)),
+        endpoint=lib.endpoints.get(name),
     )
 
 

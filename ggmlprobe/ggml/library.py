@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ggmlprobe.errors import LibraryBroken, SymbolMissing, UsageError
-from ggmlprobe.ggml import backends
+from ggmlprobe.ggml import backends, rpc
 from ggmlprobe.ggml.check import check
 from ggmlprobe.ggml.files import identity, loaded, refuse_foreign
 from ggmlprobe.ggml.find import Found, llama_beside
@@ -36,6 +36,7 @@ class Library:
         types: its tensor types by name.
         interposed: libraries opened before it, whose functions take the place of its own.
         files: its own that are loaded, backends included, without links.
+        endpoints: host:port of the servers' devices, by name.
     """
 
     def __init__(self, found: Found, ffi: Any, c: Symbols) -> None:
@@ -49,6 +50,7 @@ class Library:
         self.types: Types = read(ffi, c, found.files)
         self.interposed: tuple[Path, ...] = ()
         self.files: tuple[Path, ...] = ()
+        self.endpoints: dict[str, str] = {}
 
     @classmethod
     def load(cls, found: Found, before: Sequence[Path] = ()) -> Library:
@@ -114,6 +116,10 @@ class Library:
             return ""
         raw: bytes = self.ffi.string(pointer)
         return raw.decode("utf-8", "replace")
+
+    def add_server(self, endpoint: str) -> None:
+        """Register a server's devices; see rpc.register."""
+        self.endpoints |= dict.fromkeys(rpc.register(self, endpoint), endpoint)
 
     def silent_backends(self) -> list[str]:
         """Return one line for each backend that did not load or has no device, with the reason."""

@@ -56,6 +56,13 @@ class DeviceRecord:
             "SM_COUNT from the driver."
         },
     )
+    endpoint: str | None = field(
+        default=None,
+        metadata={
+            "doc": "host:port of the ggml-rpc-server it belongs to; what hardware it is there, the "
+            "protocol does not tell."
+        },
+    )
 
 
 @dataclass(frozen=True)

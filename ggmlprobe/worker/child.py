@@ -80,6 +80,9 @@ class Child:
         self.pools = PoolStore(self.library, directory, len(os.sched_getaffinity(0)))
         self.backends: dict[str | None, Backend] = {}
         self.models: Any = None
+        if spec.endpoint is not None:
+            self.say("connecting")
+            self.library.add_server(spec.endpoint)
 
     def say(self, event: str, **fields: Any) -> None:
         """Send one event."""

@@ -10,6 +10,7 @@ Event = dict[str, Any]
 
 ready    library, types, devices, files that are loaded, symbols that an interposer does not come
          first with (once, after loading)
+connecting  before a server's devices are registered (once, before ready)
 refused  message, error (a class of errors: the library, a setting or a file cannot be used)
 begin    phase (inputs, serial, width, or a pass), seed, width: what a death is blamed on
 outcome  seed, outcome (fields of probe.Outcome), compute_seconds
@@ -23,19 +24,23 @@ done     compute_seconds, peak_rss_bytes
 
 @dataclass(frozen=True)
 class Spec:
-    """What a child process is for; another library or environment needs another process.
+    """What a child process is for.
+
+    Another library, environment or server needs another process.
 
     Attributes:
         lib: as given to --lib, None for the default search.
         env: variables to set (None: to take away) before the library is loaded.
         cache_dir: where quantized pools are kept, None for nowhere.
         interpose: shared libraries opened before libggml, whose functions take the place of its.
+        endpoint: host:port of a ggml-rpc-server whose devices the library gets.
     """
 
     lib: str | None = None
     env: dict[str, str | None] = field(default_factory=dict)
     cache_dir: str | None = None
     interpose: list[str] = field(default_factory=list)
+    endpoint: str | None = None
 
 
 @dataclass(frozen=True)

@@ -17,12 +17,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from ggmlprobe import errors
-from ggmlprobe.errors import LibraryBroken
+from ggmlprobe import endpoint, errors
+from ggmlprobe.errors import LibraryBroken, NoServer
 from ggmlprobe.worker.oom import KillerWatch
 from ggmlprobe.worker.protocol import Event, ModelRequest, Request, Spec
 
 STDERR_LINES = 8
+# ggml says which version a server has, then that it has given up
+CONNECT_LINES = 2
 START_SECONDS = 120.0
 STOP_SECONDS = 2.0
 DAMAGED = "a file of it is damaged; copy or build it anew"
@@ -113,10 +115,15 @@ class Worker:
 
         Raises:
             LibraryBroken: it cannot be used, with the child's own one-line reason.
+            NoServer: its endpoint cannot.
         """
         if self._process is None:
+            if self.spec.endpoint is not None:
+                endpoint.reach(self.spec.endpoint)
             self.launch()
         event = self._next(START_SECONDS)
+        if event is not None and event["event"] == "connecting":
+            event = self._connected()
         if event is None:
             death = self._death()
             ended = death.signal or death.verdict
@@ -126,17 +133,38 @@ class Worker:
             raise LibraryBroken(f"loading the library ended in {ended}: {last}")
         if event["event"] == "refused":
             self.stop()
-            raise LibraryBroken(event["message"])
+            known = NoServer if event["error"] == NoServer.__name__ else LibraryBroken
+            raise known(event["message"])
         self._busy = False
+        return event
+
+    def _connected(self) -> Event:
+        """The event after `connecting`, in which ggml greets the server.
+
+        Raises:
+            NoServer: ggml gave up, or the server does not answer.
+        """
+        server = self.spec.endpoint or ""
+        event = self._next(endpoint.ANSWER_SECONDS)
+        if event is None:
+            hung, words = self._hung, "; ".join(self.stderr_tail()[-CONNECT_LINES:])
+            self.stop()
+            raise endpoint.silent(server) if hung else endpoint.foreign(server, words)
         return event
 
     def run(self, request: Request | ModelRequest) -> Iterator[Event]:
         """Events of one request. The last one is `done`, or `died` with verdict, signal and stderr.
 
-        A `died` event carries the phase, seed and width that were running.
+        A `died` event carries the phase, seed and width that were running. Where the server is
+        gone there is only a `failed`, for every width.
         """
-        if self._process is None:
-            self.ready()
+        try:
+            if self._process is None:
+                self.ready()
+        except NoServer as error:
+            yield {"event": "failed", "seed": None, "width": None,
+                   "verdict": error.verdict, "detail": str(error)}  # fmt: skip
+            return
         self._stderr_start = self._stderr.seek(0, os.SEEK_END)
         self._busy, self._killer = True, KillerWatch()
         self._send(dataclasses.asdict(request))

@@ -14,6 +14,8 @@ struct ggml_backend_feature {
 typedef struct ggml_backend_feature * (*ggml_backend_get_features_t)(struct ggml_backend_reg * reg);
 typedef struct ggml_backend_buffer_type ** (*ggml_backend_dev_get_extra_bufts_t)(struct ggml_backend_device * device);
 typedef void (*ggml_backend_set_n_threads_t)(struct ggml_backend * backend, int n_threads);
+typedef struct ggml_backend_reg * (*ggml_backend_rpc_add_server_t)(const char * endpoint);
+typedef struct ggml_backend_device * (*ggml_backend_rpc_add_device_t)(const char * endpoint);
 
 const char * ggml_backend_buft_name(struct ggml_backend_buffer_type * buft);
 size_t ggml_backend_buft_get_alloc_size(struct ggml_backend_buffer_type * buft, const struct ggml_tensor * tensor);
@@ -47,5 +49,7 @@ struct ggml_backend_reg * ggml_backend_reg_get(size_t index);
 size_t ggml_backend_dev_count(void);
 struct ggml_backend_device * ggml_backend_dev_get(size_t index);
 
+void ggml_backend_register(struct ggml_backend_reg * reg);
+void ggml_backend_device_register(struct ggml_backend_device * device);
 struct ggml_backend_reg * ggml_backend_load(const char * path);
 void ggml_backend_load_all_from_path(const char * dir_path);

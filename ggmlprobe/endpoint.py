@@ -1,0 +1,72 @@
+"""Addresses of ggml-rpc-servers, and whether one can be reached before ggml tries it.
+
+ggml ends the process where it cannot connect, and waits without a limit.
+"""
+
+from __future__ import annotations
+
+import socket
+
+from ggmlprobe.errors import NoServer, SilentServer, UsageError
+
+SCHEME = "rpc://"
+CONNECT_SECONDS = 3.0
+ANSWER_SECONDS = 10.0
+"""What a server has for its greeting and the description of its devices."""
+PORT_MAX = 65535
+
+
+def endpoint_of(device: str | None) -> str | None:
+    """`host:port` of a device written rpc://HOST:PORT, None for any other name.
+
+    Raises:
+        UsageError: no host, or no port that ggml's RPC backend takes.
+    """
+    if device is None or not device.lower().startswith(SCHEME):
+        return None
+    host, colon, port = device[len(SCHEME) :].rpartition(":")
+    if ":" in host or host.startswith("["):
+        raise UsageError(f"{device}: ggml's RPC backend takes no IPv6: give a name or IPv4 address")
+    if not (host and colon and port.isascii() and port.isdigit() and 0 < int(port) <= PORT_MAX):
+        raise UsageError(f"{device}: write rpc://HOST:PORT, such as rpc://127.0.0.1:50052")
+    return f"{host.lower()}:{int(port)}"
+
+
+def reach(endpoint: str) -> None:
+    """Connect and hang up.
+
+    Raises:
+        NoServer: nobody listens there, or there is no such host.
+        SilentServer: no answer in a few seconds.
+    """
+    host, _, port = endpoint.rpartition(":")
+    try:
+        # the first IPv4 address, as ggml does
+        address = socket.gethostbyname(host)
+    except (OSError, UnicodeError) as error:
+        raise NoServer(f"{SCHEME}{endpoint}: no host {host}: check the name") from error
+    try:
+        socket.create_connection((address, int(port)), CONNECT_SECONDS).close()
+    except TimeoutError as error:
+        raise SilentServer(
+            f"{SCHEME}{endpoint}: no answer in {CONNECT_SECONDS:g} s: check host, port and firewall"
+        ) from error
+    except OSError as error:
+        why = (error.strerror or str(error)).lower()
+        raise NoServer(f"{SCHEME}{endpoint}: {why}: start ggml-rpc-server there") from error
+
+
+def silent(endpoint: str) -> SilentServer:
+    """The error of a server that takes the connection and then says nothing."""
+    return SilentServer(
+        f"{SCHEME}{endpoint}: connected, but no answer in {ANSWER_SECONDS:g} s: it is stopped, no "
+        "ggml-rpc-server, or busy with another client (it serves one at a time)"
+    )
+
+
+def foreign(endpoint: str, words: str) -> NoServer:
+    """The error of a server whose answers ggml has given up on, with ggml's last words."""
+    return NoServer(
+        f"{SCHEME}{endpoint}: no ggml-rpc-server, or one of another protocol version than this "
+        f"library's ({words}): run one of the same llama.cpp"
+    )
