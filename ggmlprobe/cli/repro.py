@@ -106,7 +106,7 @@ def _how_to_build(case: made.Case, lib: str | None) -> str:
             raise
         return "build and run: see the head of the program; the record's library is not here"
     files, folder = [str(path) for path in found.files], str(found.directory)
-    plugins = f"PLUGINS={shlex.quote(folder)} " if found.plugin_dir else ""
+    plugins = f"PLUGINS={shlex.quote(str(found.plugin_dir))} " if found.plugin_dir else ""
     return f"build: {made.link_line(files, folder)}\nrun: {plugins}{made.run_line(case)}"
 
 

@@ -27,14 +27,18 @@ def registered(lib: Library) -> dict[str, int]:
 
 
 def _absent(lib: Library) -> list[Path]:
-    """Return the folder's backend files whose backend is not registered, one per backend."""
+    """Return the library's backend files whose backend is not registered, one per backend."""
     there = registered(lib)
     absent: dict[str, Path] = {}
-    for path in sorted(lib.found.directory.iterdir()):
+    for path in _listed(lib):
         names = _names(path)
         if names and not there.keys() & names:
             absent.setdefault(min(names), path)
     return list(absent.values())
+
+
+def _listed(lib: Library) -> list[Path]:
+    return sorted(path for folder in lib.found.folders for path in folder.iterdir())
 
 
 def files(lib: Library, backend: str) -> list[str]:
@@ -54,7 +58,7 @@ def _not_damaged(lib: Library) -> None:
     Raises:
         LibraryBroken: names the file.
     """
-    for path in sorted(lib.found.directory.iterdir()):
+    for path in _listed(lib):
         if part_of(path.name) is not None and os.access(path, os.R_OK) and not path.is_dir():
             refuse_cut(path)
 
@@ -71,7 +75,7 @@ def load(lib: Library) -> None:
             raise LibraryBroken(f"{plugin} is no backend for this libggml or machine; give another")
     if not lib.found.plugins and (not registered(lib) or _absent(lib)):
         _not_damaged(lib)
-        lib.c.ggml_backend_load_all_from_path(str(lib.found.directory).encode())
+        lib.c.ggml_backend_load_all_from_path(str(lib.found.folders[-1]).encode())
     if not registered(lib):
         why = "; ".join(silent(lib)) or "there is no libggml-cpu; give the folder of a whole build"
         raise LibraryBroken(f"no backend of {lib.found.directory} loads; {why}")

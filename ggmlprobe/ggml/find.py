@@ -26,8 +26,16 @@ def _packaged() -> Path:
 
 PACKAGED = _packaged()
 
-# Folders below the one given in which builds and wheels keep their libraries.
-SUBFOLDERS = ("", "bin", "lib", "lib64", "build/bin", "libggml/lib64", "llama_cpp/lib")
+# Folders below the one given in which builds and wheels keep their libraries; Release is Visual
+# Studio's.
+SUBFOLDERS = (
+    "", "bin", "lib", "lib64", "build/bin", "Release", "bin/Release", "build/bin/Release",
+    "libggml/lib64", "llama_cpp/lib",
+)  # fmt: skip
+
+# Folders in which systems keep the backends, seen from the main library: Debian, Arch, Gentoo,
+# Homebrew.
+BACKEND_FOLDERS = ("ggml/backends0", "ggml/backends", "ggml", "../libexec")
 
 # libggml-cpu-haswell.so, libggml.v0.5.0.so, libggml.cuda.v0.5.0.so, libggml-base.so.0.25.3,
 # libggml.0.dylib, ggml-cuda.dll, and wheels' libggml-base-319ad4fb.so.0.13.1 (auditwheel adds the
@@ -61,7 +69,8 @@ class Found:
         origin: "--lib", "GGMLPROBE_LIB", "packaged" or "llama_cpp".
         directory: the folder that holds the files.
         files: what to dlopen, in order.
-        plugin_dir: folder whose backends libggml loads itself, if there are any.
+        plugin_dir: folder whose backends libggml loads itself, if there are any; most often the
+            same.
         plugins: single backend files to load instead of the choice libggml would make.
         given: the directory as the user wrote it, None where it is as above.
     """
@@ -72,6 +81,11 @@ class Found:
     plugin_dir: Path | None = None
     plugins: tuple[Path, ...] = ()
     given: Path | None = None
+
+    @property
+    def folders(self) -> tuple[Path, ...]:
+        """Where its files are: the directory, and its backends' folder if that is another."""
+        return tuple(dict.fromkeys(filter(None, (self.directory, self.plugin_dir))))
 
 
 @dataclass(frozen=True)
@@ -136,9 +150,21 @@ def _in_directory(origin: str, directory: Path) -> Found | None:
             continue
         choice = choose(entry.name for entry in folder.iterdir() if entry.is_file())
         if choice.files:
-            plugins = folder if choice.backends else None
-            return Found(origin, folder, tuple(folder / name for name in choice.files), plugins)
+            files = tuple(folder / name for name in choice.files)
+            return Found(origin, folder, files, folder if choice.backends else _apart(files[-1]))
     return None
+
+
+def _apart(main: Path) -> Path | None:
+    """Return the folder of a main library's backends where they are not beside it."""
+    # /opt/homebrew/lib has links to the library, and none to what it loads
+    beside = main.resolve().parent
+    folders = (Path(os.path.normpath(beside / folder)) for folder in BACKEND_FOLDERS)
+    return next((folder for folder in folders if folder.is_dir() and _has_backend(folder)), None)
+
+
+def _has_backend(folder: Path) -> bool:
+    return any((part_of(entry.name) or "base") != "base" for entry in folder.iterdir())
 
 
 def _from_file(origin: str, file: Path) -> Found:

@@ -49,13 +49,14 @@ def mapped_here() -> list[Mapped]:
 def files_of(library: Library, paths: Iterable[str]) -> list[str]:
     """Return those of some mapped files that are the library's: its own, plug-ins, interposed."""
     found = library.found
-    folder = found.directory.resolve()
+    folders = {folder.resolve() for folder in found.folders}
     # a folder of links to files that lie elsewhere is a library too
-    beside = (path for path in found.directory.iterdir() if part_of(path.name) is not None)
+    listed = (path for folder in found.folders for path in folder.iterdir())
+    beside = (path for path in listed if part_of(path.name) is not None)
     given = (*found.files, *found.plugins, *library.interposed, *beside)
     named = {str(path.resolve()) for path in given}
     return sorted(
         path
         for path in set(paths)
-        if path in named or (Path(path).parent == folder and part_of(Path(path).name) is not None)
+        if path in named or (Path(path).parent in folders and part_of(Path(path).name) is not None)
     )

@@ -104,6 +104,23 @@ def test_the_variant_that_libggml_chose_is_named(foreign_libs: dict[str, Path]) 
 
 
 @x86_64
+def test_plug_ins_in_a_folder_of_their_own(foreign_libs: dict[str, Path], tmp_path: Path) -> None:
+    lib, backends, links = (tmp_path / name for name in ("keg/lib", "keg/libexec", "lib"))
+    for folder in (lib, backends, links):
+        folder.mkdir(parents=True)
+    for name in ("libggml-base.so", "libggml.v0.5.0.so"):
+        shutil.copy(foreign_libs["plugins"] / name, lib)
+        (links / name).symlink_to(lib / name)
+    for name in ("libggml-cpu-x64.so", "libggml-cpu-sse42.so"):
+        shutil.copy(foreign_libs["plugins"] / name, backends)
+    for given in (lib, links):
+        seen = exercise(given)
+        assert_sound(seen)
+        assert seen["cpu_files"] == ["libggml-cpu-sse42.so"]
+        assert len(seen["loaded"]) == 3
+
+
+@x86_64
 def test_a_plug_in_that_is_cut_short_is_named(
     foreign_libs: dict[str, Path], tmp_path: Path
 ) -> None:

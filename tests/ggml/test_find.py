@@ -11,7 +11,7 @@ import pytest
 
 from ggmlprobe.errors import LibraryNotFound
 from ggmlprobe.ggml import find as module
-from ggmlprobe.ggml.find import choose, find, part_of
+from ggmlprobe.ggml.find import choose, find, llama_beside, part_of
 
 
 @pytest.mark.parametrize(
@@ -34,7 +34,22 @@ from ggmlprobe.ggml.find import choose, find, part_of
         ("libggml-cpu.so", "cpu"),
         ("libggml-cpu-haswell.so", "cpu-haswell"),
         ("libggml-cpu-android_armv8.2_1.so", "cpu-android_armv8.2_1"),
+        ("libggml.dylib", ""),
+        ("libggml.0.9.4.dylib", ""),
+        ("libggml-base.dylib", "base"),
+        ("libggml-cpu.0.9.4.dylib", "cpu"),
+        # a plug-in of macOS has a module's suffix
+        ("libggml-cpu-apple_m2_m3.so", "cpu-apple_m2_m3"),
+        ("libggml-metal.dylib", "metal"),
+        ("libggml-blas.0.dylib", "blas"),
+        ("ggml-base.dll", "base"),
+        ("ggml-cpu-haswell.dll", "cpu-haswell"),
         ("ggml-cuda.dll", "cuda"),
+        ("ggml-base.lib", None),
+        ("ggml-metal.metal", None),
+        ("default.metallib", None),
+        ("libomp140.x86_64.dll", None),
+        ("cudart64_12.dll", None),
         ("libggmlx.so", None),
         ("libggml.a", None),
         ("ggml.h", None),
@@ -89,6 +104,34 @@ def test_part_of(name: str, part: str | None) -> None:
             ("libggml-base.dylib", "libggml-cpu.dylib", "libggml.dylib"),
             ("libggml-metal.dylib",),
         ),
+        (
+            # llama.cpp's archive for Windows
+            [
+                *("ggml.dll", "ggml-base.dll", "ggml-cpu-haswell.dll", "ggml-cpu-zen4.dll"),
+                *("ggml-cuda.dll", "ggml-rpc.dll", "llama.dll", "llama-common.dll", "mtmd.dll"),
+                *("llama-cli.exe", "libomp140.x86_64.dll", "LICENSE-curl", "rpc-server.exe"),
+            ],
+            ("ggml-base.dll", "ggml.dll"),
+            ("ggml-cpu-haswell.dll", "ggml-cpu-zen4.dll", "ggml-cuda.dll", "ggml-rpc.dll"),
+        ),
+        (
+            # llama.cpp's archive for macOS: links of one library by three names
+            [
+                *("libggml.dylib", "libggml.0.dylib", "libggml.0.9.4.dylib", "libllama.dylib"),
+                *("libggml-base.0.9.4.dylib", "libggml-base.0.dylib", "libggml-base.dylib"),
+                *("libggml-cpu.0.dylib", "libggml-cpu.dylib", "libggml-cpu.0.9.4.dylib"),
+                *("libggml-metal.0.dylib", "libggml-metal.dylib", "libggml-blas.0.dylib"),
+                *("libggml-blas.dylib", "libggml-rpc.dylib", "llama-cli", "default.metallib"),
+            ],
+            ("libggml-base.dylib", "libggml-cpu.dylib", "libggml.dylib"),
+            ("libggml-blas.dylib", "libggml-metal.dylib", "libggml-rpc.dylib"),
+        ),
+        (
+            # an archive without links
+            ["libggml.0.9.4.dylib", "libggml-base.0.9.4.dylib", "libggml-cpu.0.9.4.dylib"],
+            ("libggml-base.0.9.4.dylib", "libggml-cpu.0.9.4.dylib", "libggml.0.9.4.dylib"),
+            (),
+        ),
         # a plain name with a version goes before a shorter odd one
         (["libggml.b66.so", "libggml.so.0.25.3"], ("libggml.so.0.25.3",), ()),
         # the variant of a package for CUDA
@@ -101,6 +144,8 @@ def test_part_of(name: str, part: str | None) -> None:
         (["libggml.so", "libllama.so"], ("libggml.so",), ()),
         # everything in one file
         (["libllama.so", "README.md"], ("libllama.so",), ()),
+        (["llama.dll", "llama.lib", "llama-cli.exe"], ("llama.dll",), ()),
+        (["libwhisper.1.dylib", "libwhisper.coreml.dylib"], ("libwhisper.1.dylib",), ()),
         (["index.node", "package.json"], ("index.node",), ()),
         (["libm.so.6", "notes.txt"], (), ()),
     ],
@@ -127,6 +172,71 @@ def test_folder_and_the_usual_folders_below_it(tmp_path: Path) -> None:
         assert found.directory == folder
         assert found.files == (folder / "libggml-base.so", folder / "libggml.so")
         assert found.plugin_dir is None
+
+
+@pytest.mark.parametrize("given", ["", "build", "build/bin", "build/bin/Release"])
+def test_what_visual_studio_builds(tmp_path: Path, given: str) -> None:
+    release = touch(tmp_path / "build/bin/Release", "ggml.dll", "ggml-base.dll", "ggml-cpu.dll")
+    found = find(str(tmp_path / given), {})
+    assert found.files == tuple(
+        release / name for name in ("ggml-base.dll", "ggml-cpu.dll", "ggml.dll")
+    )
+
+
+@pytest.mark.parametrize(
+    ("library", "below", "backends"),
+    [
+        ("libggml.so.0", "ggml/backends0", ["libggml-cpu-x64.so", "libggml-vulkan.so"]),
+        ("libggml.so", "ggml/backends", ["libggml-cuda.so"]),
+        ("libggml.so.0", "ggml", ["libggml-cpu.so"]),
+        ("libggml.dylib", "../libexec", ["libggml-cpu-apple_m1.so", "libggml-metal.so"]),
+    ],
+)
+def test_backends_in_a_folder_of_their_own(
+    tmp_path: Path, library: str, below: str, backends: list[str]
+) -> None:
+    base = library.replace("libggml", "libggml-base")
+    lib = touch(tmp_path / "Cellar" / "ggml" / "lib", library, base)
+    # headers may have such a folder too
+    touch(lib / "ggml", "ggml-config.cmake")
+    folder = touch(lib / below, *backends).resolve()
+    found = find(str(lib), {})
+    assert found.files == (lib / base, lib / library)
+    assert found.plugin_dir == folder
+    assert found.folders == (lib, folder)
+    # Homebrew's lib has links to the libraries alone
+    linked = tmp_path / "homebrew" / "lib"
+    linked.mkdir(parents=True)
+    for name in (library, base):
+        (linked / name).symlink_to(lib / name)
+    found = find(str(linked), {})
+    assert found.files == (linked / base, linked / library)
+    assert found.plugin_dir == folder
+
+
+def test_backends_beside_the_library_are_its_own(tmp_path: Path) -> None:
+    touch(tmp_path / "lib", "libggml.so", "libggml-base.so", "libggml-cpu-x64.so")
+    touch(tmp_path / "libexec", "libggml-cpu-x64.so")
+    found = find(str(tmp_path), {})
+    assert found.folders == (tmp_path / "lib",)
+    (tmp_path / "lib" / "libggml-cpu-x64.so").unlink()
+    assert find(str(tmp_path), {}).plugin_dir == tmp_path / "libexec"
+
+
+@pytest.mark.parametrize(
+    ("names", "llama"),
+    [
+        (["libllama.so.0", "libllama.so", "libllama-common.so"], "libllama.so"),
+        (["libllama.b6673.so", "libllama-common.so"], "libllama.b6673.so"),
+        (["libllama.0.0.6673.dylib", "libllama.0.dylib", "libllama.dylib"], "libllama.dylib"),
+        (["libllama.0.0.6673.dylib", "libllama.0.dylib"], "libllama.0.dylib"),
+        (["llama.dll", "llama-common.dll", "llama.lib", "llama-cli.exe"], "llama.dll"),
+        (["mtmd.dll", "llama-common.dll"], None),
+    ],
+)
+def test_llama_beside(tmp_path: Path, names: list[str], llama: str | None) -> None:
+    touch(tmp_path, "libggml.so", *names)
+    assert llama_beside(find(str(tmp_path), {})) == (llama and tmp_path / llama)
 
 
 def test_plug_in_folder_is_named(tmp_path: Path) -> None:
