@@ -2,33 +2,18 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import subprocess
 import sys
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from invariance_check import SEED, WIDTHS, by_check, by_probe, compiled
 
 from ggmlprobe.classes import width_classes
 from ggmlprobe.worker.protocol import Spec
 from ggmlprobe.worker.supervisor import Worker
-
-SOURCE = Path(__file__).parent / "c" / "invariance_check.c"
-WIDTHS = [1, 2, 3, 4, 5, 6, 7, 8, 9, 16]
-SEED = 28111
-
-Environment = dict[str, str] | None
-
-
-@dataclass(frozen=True)
-class Seen:
-    """Per width, the columns that differ and the tokens' hashes (width 1: of all tokens alone)."""
-
-    columns: dict[int, list[int]]
-    hashes: dict[int, list[str]]
 
 
 @pytest.fixture(scope="session")
@@ -38,53 +23,7 @@ def invariance_check(lib_path: str, tmp_path_factory: pytest.TempPathFactory) ->
     missing = [n for n in ("libggml.so", "libggml-base.so") if not (directory / n).exists()]
     if missing:
         pytest.skip(f"{directory} has no {missing[0]} to link with")
-    program = tmp_path_factory.mktemp("c") / "invariance_check"
-    flags = ["-std=c11", "-O1", "-Wall", "-Wextra", "-Werror"]
-    link = [f"-L{directory}", "-lggml", "-lggml-base", f"-Wl,-rpath,{directory}", "-lm"]
-    subprocess.run(["cc", *flags, str(SOURCE), "-o", str(program), *link], check=True)
-    return program
-
-
-def by_check(program: Path, *arguments: object, env: Environment = None) -> Seen:
-    """What the C program sees: columns by memcmp, hashes from the outputs it dumps."""
-    dump = program.with_name("dump")
-    command = [str(program), str(dump), *map(str, arguments), *map(str, WIDTHS)]
-    run = subprocess.run(command, capture_output=True, text=True, check=True, env=env)
-    lines = [line.split(":") for line in run.stdout.splitlines()]
-    columns = {int(width): [int(t) for t in tokens.split()] for width, tokens in lines}
-    data = dump.read_bytes()
-    size = len(data) // (max(WIDTHS) + sum(WIDTHS))
-    tokens = [data[at : at + size] for at in range(0, len(data), size)]
-    alone, tokens = tokens[: max(WIDTHS)], tokens[max(WIDTHS) :]
-    hashes = {}
-    for width in WIDTHS:
-        block, tokens = tokens[:width], tokens[width:]
-        hashes[width] = [
-            hashlib.blake2b(token, digest_size=8).hexdigest()
-            for token in (alone if width == 1 else block)
-        ]
-    return Seen(columns, hashes)
-
-
-def by_probe(lib: str, threads: int, *arguments: object, env: Environment = None) -> Seen:
-    """What `ggmlprobe op` reports."""
-    command = [
-        sys.executable, "-m", "ggmlprobe", "op", *map(str, arguments),
-        "--widths", ",".join(map(str, WIDTHS)), "--threads", str(threads),
-        "--threads-batch", str(threads), "--seeds", str(SEED), "--device", "CPU",
-        "-o", "json", "--lib", lib,
-    ]  # fmt: skip
-    run = subprocess.run(command, capture_output=True, text=True, check=False, env=env)
-    assert run.returncode in (0, 1), run.stderr
-    results = json.loads(run.stdout)["results"]
-    for result in results:
-        assert [seed["seed"] for seed in result["seeds"]] == [SEED]
-        expected = ("MISMATCH", "PRECISION") if result["columns_differing"] else ("INVARIANT",)
-        assert result["verdict"] in expected
-    return Seen(
-        {result["width"]: result["columns_differing"] for result in results},
-        {result["width"]: result["seeds"][0]["hashes"] for result in results},
-    )
+    return compiled(directory, tmp_path_factory.mktemp("c"))
 
 
 @pytest.mark.parametrize("threads", [1, 2])
@@ -189,5 +128,5 @@ def supported(lib: str, *arguments: object) -> bool:
 def test_check_tells_tokens_and_seeds_apart(invariance_check: Path) -> None:
     seen = by_check(invariance_check, "mul_mat", "f32", 8, 32, SEED, 1)
     other = by_check(invariance_check, "mul_mat", "f32", 8, 32, SEED + 1, 1)
-    assert list(seen.columns) == WIDTHS
+    assert list(seen.columns) == list(WIDTHS)
     assert len({*seen.hashes[1], *other.hashes[1]}) == 2 * max(WIDTHS)

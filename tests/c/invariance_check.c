@@ -1,13 +1,13 @@
 /* Does width W give each token the bits it has alone? Compared with memcmp, in plain C.
  *
- *   invariance_check DUMP mul_mat TYPE[@BUFT] M K SEED THREADS WIDTH...
- *   invariance_check DUMP flash_attn HSK HSV HEADS KV_HEADS CELLS TYPE_K TYPE_V SEED THREADS
+ *   invariance_check DUMP DEVICE mul_mat TYPE[@BUFT] M K SEED THREADS WIDTH...
+ *   invariance_check DUMP DEVICE flash_attn HSK HSV HEADS KV_HEADS CELLS TYPE_K TYPE_V SEED THREADS
  *                    WIDTH...
  *
  * Prints a line per width: the width, a colon, and the columns that differ. The file DUMP gets the
  * outputs as float32, token by token: all tokens alone, then each width's. Shares no code with the
- * Python package: it makes the same inputs and links the same library. BUFT: one of the CPU device's
- * extra buffer types, to hold the weights.
+ * Python package: it makes the same inputs and links the same library. BUFT: one of the device's extra
+ * buffer types, to hold the weights. Backends that are plug-ins are looked for in the current folder.
  * Build: cc invariance_check.c -o invariance_check -L DIR -lggml -lggml-base -Wl,-rpath,DIR -lm
  */
 #include "inputs.h"
@@ -61,6 +61,7 @@ struct ggml_tensor * ggml_flash_attn_ext(
     struct ggml_tensor * mask, float scale, float max_bias, float logit_softcap);
 struct ggml_cgraph * ggml_new_graph(struct ggml_context * ctx);
 void ggml_build_forward_expand(struct ggml_cgraph * graph, struct ggml_tensor * t);
+void ggml_backend_load_all(void);
 ggml_backend_t ggml_backend_init_by_name(const char * name, const char * params);
 void ggml_backend_free(ggml_backend_t backend);
 ggml_backend_dev_t ggml_backend_get_device(ggml_backend_t backend);
@@ -150,19 +151,24 @@ static ggml_backend_buffer_t allocate_tensors(struct ggml_context * ctx, ggml_ba
     return buffer;
 }
 
-static ggml_backend_t cpu_backend(int n_threads) {
-    ggml_backend_t backend = ggml_backend_init_by_name("CPU", NULL);
+static ggml_backend_t new_backend(const char * device, int n_threads) {
+    ggml_backend_t backend = ggml_backend_init_by_name(device, NULL);
     if (backend == NULL) {
-        die("the library has no CPU device");
+        ggml_backend_load_all();
+        backend = ggml_backend_init_by_name(device, NULL);
+    }
+    if (backend == NULL) {
+        die("the library has no device %s", device);
     }
     ggml_backend_reg_t reg = ggml_backend_dev_backend_reg(ggml_backend_get_device(backend));
     void * address = ggml_backend_reg_get_proc_address(reg, "ggml_backend_set_n_threads");
-    if (address == NULL) {
+    if (address != NULL) {
+        set_n_threads_t set_n_threads;
+        memcpy(&set_n_threads, &address, sizeof(address));
+        set_n_threads(backend, n_threads);
+    } else if (strcmp(device, "CPU") == 0) {
         die("the CPU device has no ggml_backend_set_n_threads");
     }
-    set_n_threads_t set_n_threads;
-    memcpy(&set_n_threads, &address, sizeof(address));
-    set_n_threads(backend, n_threads);
     return backend;
 }
 
@@ -408,9 +414,9 @@ static void print_width(FILE * dump, const struct op * op, const float * serial,
 }
 
 int main(int argc, char ** argv) {
-    const bool mul_mat = argc > 2 && strcmp(argv[2], "mul_mat") == 0;
-    const bool flash_attn = argc > 2 && strcmp(argv[2], "flash_attn") == 0;
-    const int threads = mul_mat ? 7 : 11;
+    const bool mul_mat = argc > 3 && strcmp(argv[3], "mul_mat") == 0;
+    const bool flash_attn = argc > 3 && strcmp(argv[3], "flash_attn") == 0;
+    const int threads = mul_mat ? 8 : 12;
     if ((!mul_mat && !flash_attn) || argc <= threads + 1) {
         die("usage: see the head of invariance_check.c");
     }
@@ -419,11 +425,11 @@ int main(int argc, char ** argv) {
         die("cannot write %s", argv[1]);
     }
     struct op op = { 0 };
-    op.backend = cpu_backend((int) number(argv[threads]));
+    op.backend = new_backend(argv[2], (int) number(argv[threads]));
     for (int i = threads + 1; i < argc; i++) {
         op.tokens = number(argv[i]) > op.tokens ? number(argv[i]) : op.tokens;
     }
-    (mul_mat ? mul_mat_prepare : flash_attn_prepare)(&op, argv + 3);
+    (mul_mat ? mul_mat_prepare : flash_attn_prepare)(&op, argv + 4);
     float * serial = allocate(op.tokens * op.elements * sizeof(float));
     for (int64_t t = 0; t < op.tokens; t++) {
         op.evaluate(&op, t, 1, serial + t * op.elements);
