@@ -5,11 +5,8 @@ from __future__ import annotations
 import resource
 import shlex
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import replace
-from pathlib import Path
-
-import click
 
 from ggmlprobe import plan, report
 from ggmlprobe.cli.baseline import Baseline
@@ -18,7 +15,8 @@ from ggmlprobe.cli.git_bisect import row_status
 from ggmlprobe.cli.journals import AnyJournal, opened, settle
 from ggmlprobe.cli.options import ProbeOptions
 from ggmlprobe.cli.progress import Progress
-from ggmlprobe.errors import NothingRan, ProbeError, UsageError
+from ggmlprobe.cli.rows import Formats, check_exports, exit_status, publish, take_all
+from ggmlprobe.errors import ProbeError, UsageError
 from ggmlprobe.gather import Gathered
 from ggmlprobe.record import (
     SCHEMA_VERSION,
@@ -30,7 +28,6 @@ from ggmlprobe.record import (
     collect_environment,
 )
 from ggmlprobe.runner import Case, Runner
-from ggmlprobe.verdict import FINDINGS, Verdict
 from ggmlprobe.worker.protocol import Event
 
 RETRIED = ("CRASH", "TIMEOUT", "OOM")
@@ -41,18 +38,7 @@ def command_line() -> str:
     return shlex.join(["ggmlprobe", *sys.argv[1:]])
 
 
-def check_exports(options: ProbeOptions) -> dict[str, Path]:
-    """Formats and files asked for; refused before the run rather than after it."""
-    named = {"md": options.export_md, "csv": options.export_csv, "json": options.export_json,
-             "jsonl": options.export_jsonl, "junit": options.export_junit}  # fmt: skip
-    files = {kind: path for kind, path in named.items() if path is not None}
-    for path in files.values():
-        report.check(path, options.force)
-    return files
-
-
 Drive = Callable[[Runner, list[Config], list[Case]], Iterator[Row]]
-Formats = Mapping[str, Callable[[Record], str]]
 
 
 def run_and_print(
@@ -98,7 +84,7 @@ def run_and_print(
     record = replace(record, timing=runner.timing(cpu_seconds()))
     publish(record, options, files, formats)
     settle(journal, record.interrupted, error)
-    status = exit_status(record)
+    status = exit_status(record.results)
     if baseline is not None:
         status = baseline.judge(record)
     sys.exit(row_status(record) if options.git_bisect else status)
@@ -108,18 +94,6 @@ def passes(options: ProbeOptions) -> tuple[str, ...]:
     """Passes asked for, in the order they run."""
     asked = {"kernels": options.kernels, "time": options.time}
     return tuple(name for name, wanted in asked.items() if wanted)
-
-
-def exit_status(record: Record) -> int:
-    """1 where a row is a finding, else 0.
-
-    Raises:
-        NothingRan: 0 cases is a failure, never a pass.
-    """
-    if all(row.verdict == Verdict.UNSUPPORTED for row in record.results):
-        why = next((row.detail for row in record.results if row.detail), "no rows")
-        raise NothingRan(f"0 cases ran: {why}")
-    return int(any(row.verdict in FINDINGS for row in record.results))
 
 
 def collect(
@@ -142,39 +116,18 @@ def collect(
     rows = len(header.configs) * sum(len(case.widths) for case in cases)
     progress = Progress(rows if drive is Runner.run else None)
     runner.started = progress.case
-    ended: ProbeError | None = None
-    interrupted = False
-    try:
-        for row in drive(runner, header.configs, cases):
-            if (news := gathered.take(row)) is not None:
-                journal.append(news)
-            if isinstance(row, Result):
-                progress.row(row)
-    except KeyboardInterrupt:
-        interrupted = True
-    except ProbeError as error:
-        if not gathered.results:
-            raise
-        interrupted, ended = True, error
-    finally:
-        progress.end()
-    return gathered.record(header, interrupted), ended
+
+    def take(row: Row) -> None:
+        if (news := gathered.take(row)) is not None:
+            journal.append(news)
+        if isinstance(row, Result):
+            progress.row(row)
+
+    ending = take_all(drive(runner, header.configs, cases), take, progress)
+    return gathered.record(header, ending.interrupted), ending.error
 
 
 def cpu_seconds() -> float:
     """User and system time of this process and of the children that have ended."""
     used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
     return sum(each.ru_utime + each.ru_stime for each in used)
-
-
-def publish(
-    record: Record,
-    options: ProbeOptions,
-    files: dict[str, Path],
-    formats: Formats = report.FORMATS,
-) -> None:
-    """Write the exports, which no closed pipe may cost, and print in the chosen format."""
-    renderers = {**report.EXPORTS, **formats}
-    for kind, path in files.items():
-        report.write(path, renderers[kind](record), options.force)
-    click.echo(formats[options.output](record), nl=False)

@@ -11,13 +11,13 @@ from typing import Any
 
 import click
 
-from ggmlprobe import report
 from ggmlprobe.cli.journals import AnyJournal, opened, settle
-from ggmlprobe.cli.model.compare import check_exports, start
+from ggmlprobe.cli.model.compare import start
 from ggmlprobe.cli.model.options import ModelOptions, model_options
 from ggmlprobe.cli.progress import Progress
+from ggmlprobe.cli.rows import check_exports, exit_status, publish, take_all
 from ggmlprobe.cli.run import RETRIED, command_line, cpu_seconds
-from ggmlprobe.errors import NothingRan, ProbeError, UsageError
+from ggmlprobe.errors import ProbeError, UsageError
 from ggmlprobe.model.program_runs import Programs
 from ggmlprobe.model.prompts import Prompt, chosen
 from ggmlprobe.model.record import ModelSettings
@@ -33,7 +33,6 @@ from ggmlprobe.record import (
     collect_environment,
 )
 from ggmlprobe.report.model_speculate import FORMATS
-from ggmlprobe.verdict import FINDINGS, Verdict
 from ggmlprobe.worker import upstream
 from ggmlprobe.worker.protocol import Event
 
@@ -130,9 +129,9 @@ def speculate(
         record, journal, error = with_programs(options, plan, program, retry)
     else:
         record, journal, error = with_children(options, plan, retry)
-    publish(record, options, files)
+    publish(record, options, files, FORMATS)
     settle(journal, record.interrupted, error)
-    end(record)
+    sys.exit(exit_status(record.speculated, "texts were generated"))
 
 
 def with_children(options: ModelOptions, plan: Plan, retry: bool) -> Ran:
@@ -211,38 +210,15 @@ def collect(
     """
     header = Header(SCHEMA_VERSION, command_line(), configs, collect_environment())
     rows: list[Speculated] = []
-    ended: ProbeError | None = None
-    interrupted = False
     with opened(options.resume, header) as journal:
         again = RETRIED if retry else ()
         finished = {row.key: row for row in journal.partial.speculated if row.verdict not in again}
-        try:
-            for row in run(plan, configs, finished, generate):
-                if finished.get(row.key) is not row:
-                    journal.append(row)
-                rows.append(row)
-                progress.finished()
-        except KeyboardInterrupt:
-            interrupted = True
-        except ProbeError as error:
-            if not rows:
-                raise
-            interrupted, ended = True, error
-        finally:
-            progress.end()
-    return record_of(header, rows, interrupted), journal, ended
 
+        def take(row: Speculated) -> None:
+            if finished.get(row.key) is not row:
+                journal.append(row)
+            rows.append(row)
+            progress.finished()
 
-def publish(record: Record, options: ModelOptions, files: dict[str, Path]) -> None:
-    """Write the files asked for, which no closed pipe may cost, and print the record."""
-    for kind, path in files.items():
-        report.write(path, FORMATS[kind](record), options.force)
-    click.echo(FORMATS[options.output](record), nl=False)
-
-
-def end(record: Record) -> None:
-    """Exit with the record's status."""
-    if all(row.verdict == Verdict.UNSUPPORTED for row in record.speculated):
-        why = next((row.detail for row in record.speculated if row.detail), "no prompts")
-        raise NothingRan(f"0 texts were generated: {why}")
-    sys.exit(int(any(row.verdict in FINDINGS for row in record.speculated)))
+        interrupted, error = take_all(run(plan, configs, finished, generate), take, progress)
+    return record_of(header, rows, interrupted), journal, error
