@@ -6,9 +6,45 @@ import dataclasses
 import itertools
 from collections.abc import Mapping, Sequence
 
+from ggmlprobe.endpoint import endpoint_of
 from ggmlprobe.errors import UnknownDevice, UsageError
 from ggmlprobe.record import Config, DeviceRecord, LibraryInfo
 from ggmlprobe.worker.protocol import Event
+
+ALL = "all"
+# an accelerator such as BLAS computes only a few ops, and beside the CPU
+COMPLETE = ("CPU", "GPU", "IGPU")
+
+
+def named_devices(devices: Sequence[Event], name: str) -> list[str]:
+    """Names of the devices that `all`, rpc://HOST:PORT or a device's own name stands for.
+
+    Args:
+        devices: those of a child, which has the server's where the name is a server.
+
+    Raises:
+        UnknownDevice: lists what there is.
+    """
+    if (endpoint := endpoint_of(name)) is not None:
+        return [device["name"] for device in devices if device["endpoint"] == endpoint]
+    if name.lower() == ALL:
+        return [device["name"] for device in devices if device["type"] in COMPLETE]
+    return [pick_device(devices, name)["name"]]
+
+
+def only_device(names: Sequence[str] | None, command: str) -> str | None:
+    """The device of a command that takes one, of this machine; None for the default.
+
+    Raises:
+        UsageError: several, or a server's.
+    """
+    if names is None:
+        return None
+    if len(names) > 1 or names[0].lower() == ALL or endpoint_of(names[0]) is not None:
+        raise UsageError(
+            f"--device {','.join(names)}: {command} takes one device, and of this machine"
+        )
+    return names[0]
 
 
 def pick_device(devices: Sequence[Event], name: str | None) -> Event:

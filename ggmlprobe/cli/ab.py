@@ -17,10 +17,10 @@ from ggmlprobe.cli.git_bisect import row_status
 from ggmlprobe.cli.journals import opened, settle
 from ggmlprobe.cli.op import WIDTHS
 from ggmlprobe.cli.op_specs import Chosen, add_commands
-from ggmlprobe.cli.options import THREADS_MAX, ProbeOptions
+from ggmlprobe.cli.options import NAMES, THREADS_MAX, ProbeOptions
 from ggmlprobe.cli.rows import check_exports, exit_status, publish
 from ggmlprobe.cli.run import RETRIED, collect, command_line, cpu_seconds
-from ggmlprobe.configs import configs_of
+from ggmlprobe.configs import configs_of, only_device
 from ggmlprobe.dispatch import ab as duel
 from ggmlprobe.errors import UsageError
 from ggmlprobe.record import (
@@ -96,7 +96,8 @@ def sides(options: ProbeOptions, given: Mapping[str, Any]) -> tuple[Side, Side]:
     threads = (options.threads or (cores(),))[0]
     a, b = (
         Side(
-            given[f"lib_{side}"] or options.lib, given[f"device_{side}"] or options.device,
+            given[f"lib_{side}"] or options.lib,
+            only_device(given[f"device_{side}"] or options.device, "ab"),
             given[f"threads_{side}"] or threads, env,
         )
         for side, env in zip("ab", both, strict=True)
@@ -110,7 +111,7 @@ def side_options() -> list[Any]:
     """--lib-a, --lib-b and so on."""
     kinds: list[tuple[str, dict[str, Any], str]] = [
         ("lib", {"metavar": "PATH"}, "Directory or file of side {0}'s libggml [as --lib]."),
-        ("device", {"metavar": "NAME"}, "Side {0}'s device [as --device]."),
+        ("device", {"type": NAMES, "metavar": "NAME"}, "Side {0}'s device [as --device]."),
         ("threads", {"type": click.IntRange(1, THREADS_MAX)}, "Side {0}'s threads [as --threads]."),
         (
             "set-env",

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 
 from ggmlprobe.cli.options import ProbeOptions
-from ggmlprobe.configs import configs_of, environments
+from ggmlprobe.configs import configs_of, environments, named_devices
 from ggmlprobe.dispatch.passes import check_kernels
+from ggmlprobe.endpoint import endpoint_of
 from ggmlprobe.record import Config
 from ggmlprobe.worker.protocol import Event, Spec
 from ggmlprobe.worker.supervisor import Worker
+
+Env = dict[str, str | None]
 
 
 def cores() -> int:
@@ -33,7 +37,7 @@ class Fleet:
     """Workers by config id; a child that is not needed yet does not run.
 
     Attributes:
-        configs: every environment's configs, the baseline's first.
+        configs: device by device, of each every environment's, the baseline's first.
         workers: the worker of each config.
     """
 
@@ -41,30 +45,50 @@ class Fleet:
         self.options = options
         self.configs: list[Config] = []
         self.workers: dict[str, Worker] = {}
+        self._children: dict[tuple[Any, ...], tuple[Worker, Event]] = {}
 
     def start(self) -> Event:
-        """Load the library in every environment; the description in the first one."""
-        options = self.options
-        first: Event = {}
-        for env in environments(options.env):
-            worker = Worker(Spec(options.lib, env, cache_dir()), options.timeout)
-            try:
-                ready = worker.ready()
+        """Load the library for every server and environment; the description in the first one."""
+        options, envs = self.options, environments(self.options.env)
+        for endpoint, device in self._places(envs[0]):
+            for env in envs:
+                worker, ready = self._child(endpoint, env)
                 made = configs_of(
-                    ready, options.device, options.buft or (None,),
-                    options.threads or (cores(),), options.threads_batch, env, len(self.configs),
+                    ready, device, options.buft or (None,), options.threads or (cores(),),
+                    options.threads_batch, env, len(self.configs),
                 )  # fmt: skip
                 if options.kernels:
                     check_kernels(ready["files"], {config.device.backend for config in made})
+                self.configs += made
+                self.workers |= {config.id: worker for config in made}
+        return next(iter(self._children.values()))[1]
+
+    def _places(self, env: Env) -> list[tuple[str | None, str | None]]:
+        """Server and name of every device that was asked for, each once."""
+        if self.options.device is None:
+            return [(None, None)]
+        asked = [(endpoint_of(name), name) for name in self.options.device]
+        return list(dict.fromkeys(
+            (endpoint, device)
+            for endpoint, name in asked
+            for device in named_devices(self._child(endpoint, env)[1]["devices"], name)
+        ))  # fmt: skip
+
+    def _child(self, endpoint: str | None, env: Env) -> tuple[Worker, Event]:
+        """The worker for a server and environment, and what it tells; only the first keeps on."""
+        key = (endpoint, *env.items())
+        if key not in self._children:
+            spec = Spec(self.options.lib, env, cache_dir(), endpoint=endpoint)
+            worker = Worker(spec, self.options.timeout)
+            try:
+                ready = worker.ready()
             finally:
-                if first:
+                if self._children:
                     worker.stop()
-            first = first or ready
-            self.configs += made
-            self.workers |= {config.id: worker for config in made}
-        return first
+            self._children[key] = worker, ready
+        return self._children[key]
 
     def stop(self) -> None:
         """End every child."""
-        for worker in self.workers.values():
+        for worker in [*self.workers.values(), *(child[0] for child in self._children.values())]:
             worker.stop()

@@ -151,7 +151,7 @@ class ProbeOptions:
     seeds: tuple[int, ...]
     threads: tuple[int, ...] | None
     threads_batch: tuple[int, ...] | None
-    device: str | None
+    device: tuple[str, ...] | None
     lib: str | None
     buft: tuple[str, ...] | None
     env: tuple[tuple[str, tuple[str, ...]], ...]
@@ -182,7 +182,8 @@ def probe_options(function: F) -> F:
         click.option("-t", "--threads", type=THREADS, help="Threads at width 1 [all cores]."),
         click.option("-tb", "--threads-batch", type=THREADS,
                      help="Threads at widths above 1 [as --threads]."),
-        click.option("--device", metavar="NAME", help="Device [first GPU, else CPU]."),
+        click.option("--device", type=NAMES, help="Devices, one after the other, such as "
+                     "CPU,Vulkan0, all, or rpc://HOST:PORT [first GPU, else CPU]."),
         click.option("--lib", metavar="PATH", help="Directory or file of a libggml "
                      "[$GGMLPROBE_LIB, the packaged build, llama_cpp's]."),
         click.option("--buft", type=NAMES,

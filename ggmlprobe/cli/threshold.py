@@ -14,7 +14,7 @@ from ggmlprobe.cli.fleet import Fleet, cache_dir, cores
 from ggmlprobe.cli.op_specs import FLASH_ATTN, MUL_MAT, MUL_MAT_ID, Chosen, add_commands
 from ggmlprobe.cli.options import NAMES, ProbeOptions
 from ggmlprobe.cli.run import run_and_print
-from ggmlprobe.configs import configs_of
+from ggmlprobe.configs import configs_of, only_device
 from ggmlprobe.dispatch import arms as dispatch_arms
 from ggmlprobe.dispatch.arms import Arm
 from ggmlprobe.dispatch.passes import check_kernels
@@ -121,8 +121,8 @@ class ArmFleet(Fleet):
     def _config(self, ready: Event, spec: Spec, arm: Arm | None, buft: str | None) -> Config:
         options = self.options
         made = configs_of(
-            ready, options.device, (buft,), options.threads or (cores(),), options.threads_batch,
-            spec.env, len(self.configs),
+            ready, only_device(options.device, "threshold"), (buft,), options.threads or (cores(),),
+            options.threads_batch, spec.env, len(self.configs),
         )  # fmt: skip
         return replace(made[0], arm=arm.name if arm else None)
 

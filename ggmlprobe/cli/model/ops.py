@@ -14,6 +14,7 @@ from ggmlprobe.cli.model.options import FLASH_ATTENTION
 from ggmlprobe.cli.op import WIDTHS
 from ggmlprobe.cli.options import ProbeOptions, probe_options
 from ggmlprobe.cli.run import run_and_print
+from ggmlprobe.configs import only_device
 from ggmlprobe.errors import NothingRan, UsageError
 from ggmlprobe.model.located import GraphOp
 from ggmlprobe.model.node_rows import case_of, rows
@@ -55,9 +56,10 @@ def ops(
     Example:
       ggmlprobe model ops model.gguf --widths 1-9
     """
+    device = only_device(options.device, "model ops")
     spec = ModelSpec(
         str(path), str(llama_h) if llama_h else None, ngl, extra_bufts,
-        None if options.device is None else (options.device,),
+        None if device is None else (device,),
     )  # fmt: skip
     context = {"threads": cores(), "threads_batch": cores(), "fa": fa, "type_k": ctk,
                "type_v": ctv or ctk}  # fmt: skip

@@ -12,6 +12,7 @@ import click
 
 from ggmlprobe.cli.fleet import cache_dir, cores
 from ggmlprobe.cli.options import NAMES, SECONDS, THREADS, Names
+from ggmlprobe.configs import only_device
 from ggmlprobe.errors import UsageError
 from ggmlprobe.report import FORMATS
 from ggmlprobe.worker.protocol import ModelSpec, Spec
@@ -107,10 +108,11 @@ class ModelOptions:
 
     def spec(self, path: Path | None = None) -> ModelSpec:
         """Return the model as a child is to load it; path for another one, such as a draft."""
+        device = only_device(self.device and (self.device,), "model")
         return ModelSpec(
             path=str(path or self.path), llama_h=str(self.llama_h) if self.llama_h else None,
             ngl=self.ngl, extra_bufts=self.extra_bufts,
-            devices=None if self.device is None else (self.device,),
+            devices=None if device is None else (device,),
         )  # fmt: skip
 
     def worker(self) -> Worker:
