@@ -7,6 +7,10 @@ class ProbeError(Exception):
     """Base of all errors that end a command with exit status 2."""
 
 
+class InternalError(ProbeError):
+    """A defect of ggmlprobe itself, met in the child process."""
+
+
 class UsageError(ProbeError):
     """An option or argument has a value the command cannot work with."""
 

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import dataclasses
 import functools
 import importlib
 import json
 import os
 import resource
-import signal
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,7 +17,13 @@ from typing import Any, TextIO
 from ggmlprobe import faults, probe
 from ggmlprobe.checks import paired
 from ggmlprobe.dispatch import passes
-from ggmlprobe.errors import ComputeFailed, OutOfMemory, ProbeError, Unsupported, UsageError
+from ggmlprobe.errors import (
+    ComputeFailed,
+    OutOfMemory,
+    ProbeError,
+    Unsupported,
+    UsageError,
+)
 from ggmlprobe.ggml import backends, interposer
 from ggmlprobe.ggml.device import Backend, devices
 from ggmlprobe.ggml.find import Found, find
@@ -28,11 +32,10 @@ from ggmlprobe.ggml.op_ids import op_ids
 from ggmlprobe.ops import OPS
 from ggmlprobe.ops.base import Op, Session
 from ggmlprobe.pool import PoolStore
+from ggmlprobe.worker.process import die_with_parent, internal, quiet_start, refuse
 from ggmlprobe.worker.protocol import Event, ModelRequest, Request, Spec, model_spec
 
 GIB = 2**30
-# linux/prctl.h
-PR_SET_PDEATHSIG = 1
 ROW_ERRORS = (Unsupported, UsageError, OutOfMemory, MemoryError, ComputeFailed)
 
 
@@ -226,22 +229,6 @@ class Child:
                 self.say("measured", phase=name, width=width, data={f"{name}_note": str(error)})
 
 
-def die_with_parent() -> None:
-    """Have Linux end this process with the thread that started it, even where the library hangs."""
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-
-
-def quiet_start() -> TextIO:
-    """Keep stdout for events: what the library prints there goes to stderr; no core files."""
-    events = os.fdopen(os.dup(1), "w", encoding="ascii")
-    os.dup2(2, 1)
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    # upstream's abort handler would start a debugger, for seconds
-    os.environ.setdefault("GGML_NO_BACKTRACE", "1")
-    return events
-
-
 def serve(child: Child, fields: dict[str, Any]) -> None:
     """Run what a line asks for: a case, or a task on a model."""
     if "task" not in fields:
@@ -267,9 +254,10 @@ def main() -> None:
         for line in sys.stdin:
             serve(child, json.loads(line))
     except ProbeError as error:
-        refused = {"event": "refused", "message": str(error), "error": type(error).__name__}
-        out.write(json.dumps(refused) + "\n")
-        out.flush()
+        refuse(out, error)
+    # a traceback's status 1 would read as a crash of the library
+    except Exception as error:
+        refuse(out, internal(error))
 
 
 if __name__ == "__main__":

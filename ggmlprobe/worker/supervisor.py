@@ -13,12 +13,12 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from ggmlprobe import endpoint, errors
-from ggmlprobe.errors import LibraryBroken, NoServer
+from ggmlprobe.errors import InternalError, LibraryBroken, NoServer
 from ggmlprobe.worker.oom import KillerWatch
 from ggmlprobe.worker.protocol import Event, ModelRequest, Request, Spec
 
@@ -33,6 +33,8 @@ PACKAGE_PARENT = str(Path(__file__).resolve().parents[2])
 OUT_OF_MEMORY = re.compile(
     r"out of (device )?memory|bad_alloc|insufficient memory|cannot allocate", re.I
 )
+# "ggml.c:4827: GGML_ASSERT(...) failed", as ggml_abort() writes it
+ABORT = re.compile(r".*\.(?:c|h|m|cc|cpp|hpp|cu|cuh):\d+: ")
 
 
 MAYBE_OOM = "killed, maybe by the kernel for memory: its count of that cannot be read here"
@@ -62,6 +64,13 @@ def death_verdict(
     if (killed and oom_killed) or any(OUT_OF_MEMORY.search(line) for line in stderr_tail):
         return Death("OOM", name)
     return Death("CRASH", name, MAYBE_OOM if killed and oom_killed is None else None)
+
+
+def last_words(lines: Iterable[str]) -> list[str]:
+    """The last lines, without the backtrace that follows upstream's GGML_ABORT."""
+    kept = list(lines)
+    aborts = [number for number, line in enumerate(kept, 1) if ABORT.match(line)]
+    return kept[: aborts[-1] if aborts else None][-STDERR_LINES:]
 
 
 class Worker:
@@ -133,8 +142,8 @@ class Worker:
             raise LibraryBroken(f"loading the library ended in {ended}: {last}")
         if event["event"] == "refused":
             self.stop()
-            known = NoServer if event["error"] == NoServer.__name__ else LibraryBroken
-            raise known(event["message"])
+            other = {error.__name__: error for error in (NoServer, InternalError)}
+            raise other.get(event["error"], LibraryBroken)(event["message"])
         self._busy = False
         return event
 
@@ -224,7 +233,7 @@ class Worker:
         """The last lines the child wrote to stderr during this request."""
         self._stderr.seek(self._stderr_start)
         lines = self._stderr.read().decode(errors="replace").splitlines()
-        return [line for line in lines if line.strip()][-STDERR_LINES:]
+        return last_words(line for line in lines if line.strip())
 
     def stop(self) -> None:
         """End the process, at once where it is in the middle of something."""

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from ggmlprobe.errors import LibraryBroken, UsageError
+from ggmlprobe.errors import InternalError, LibraryBroken, UsageError
 from ggmlprobe.ops.mul_mat import MulMat
 from ggmlprobe.worker import oom
 from ggmlprobe.worker.protocol import Event, Request, Spec
@@ -236,6 +236,12 @@ def test_library_with_wrong_sums_is_refused(made: Made, lib_path: str, planted: 
     spec = Spec(lib_path, {"PLANTED": "wrong:3:3"}, None, [str(planted)])
     with pytest.raises(LibraryBroken, match="computes MUL_MAT f32 wrongly"):
         made(spec).ready()
+
+
+def test_a_defect_in_the_child_is_no_crash_of_the_library(made: Made) -> None:
+    planted = dataclasses.replace(request(), params={"no_such_parameter": 1})
+    with pytest.raises(InternalError, match=r"internal error: TypeError: .*no_such_param.* at"):
+        list(made().run(planted))
 
 
 def test_unknown_fault_is_refused(made: Made) -> None:
