@@ -171,7 +171,7 @@ def _need(session: Session, evaluator: Evaluator, width: int) -> Need:
         seconds, spent = max(min(seconds, last), 1e-9), spent + last
         if spent > TRIAL_SECONDS:
             break
-    return Need(evaluator.weights_read(width), evaluator.blocks[width].size, seconds)
+    return Need(evaluator.weights_read(width), evaluator.blocks[width].placed.size, seconds)
 
 
 def measure(

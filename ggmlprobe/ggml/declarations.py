@@ -7,7 +7,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-HEADERS = ("ggml.h", "ggml-backend.h", "ggml-alloc.h", "ggml-cpu.h")
+HEADERS = ("ggml.h", "ggml-backend.h", "ggml-alloc.h", "ggml-cpu.h", "cblas.h")
 
 
 @cache

@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ggmlprobe.errors import ComputeFailed, OutOfMemory, UnknownDevice
-from ggmlprobe.ggml import cuda_driver, memory
+from ggmlprobe.errors import UnknownDevice
+from ggmlprobe.ggml import blas, cuda_driver, memory
+from ggmlprobe.ggml.computing import Computing, WeightPlace
 
 if TYPE_CHECKING:
+    from ggmlprobe.ggml.computing import Evaluation
     from ggmlprobe.ggml.library import Library
-    from ggmlprobe.ggml.tensor import Graph, Tensor
+    from ggmlprobe.ggml.tensor import Context, Graph, Tensor
 
 # enum ggml_backend_dev_type of ggml-backend.h.
 _TYPES = ("CPU", "GPU", "IGPU", "ACCEL", "META")
-# enum ggml_status of ggml.h.
-_STATUS = {-2: "ALLOC_FAILED", -1: "FAILED", 0: "SUCCESS", 1: "ABORTED"}
+# Between the devices of a scheduler, and between what is told of each.
+BETWEEN = "+"
 
 
 @dataclass(frozen=True)
@@ -34,7 +34,7 @@ class DeviceInfo:
         memory_total: bytes.
         backend: name of the backend it belongs to.
         features: what ggml_backend_get_features lists, {} where the backend has none; for CUDA also
-            COMPUTE_CAPABILITY and SM_COUNT from the driver.
+            COMPUTE_CAPABILITY and SM_COUNT from the driver, for BLAS what OpenBLAS says of itself.
         bufts: names of its buffer types: default, extra ones, then host.
         endpoint: host:port of the server it is on, None for one of this machine.
     """
@@ -48,6 +48,23 @@ class DeviceInfo:
     features: dict[str, str]
     bufts: list[str]
     endpoint: str | None = None
+
+
+def joined(infos: Sequence[DeviceInfo]) -> DeviceInfo:
+    """Describe a scheduler's devices as one; memory and default buffer type are the last one's."""
+    last = infos[-1]
+    bufts = [name for info in (last, *infos) for name in info.bufts]
+    return DeviceInfo(
+        name=BETWEEN.join(info.name for info in infos),
+        description=", ".join(info.description for info in infos),
+        type=BETWEEN.join(info.type for info in infos),
+        memory_free=last.memory_free,
+        memory_total=last.memory_total,
+        backend=BETWEEN.join(info.backend for info in infos),
+        features={name: value for info in infos for name, value in info.features.items()},
+        bufts=list(dict.fromkeys(bufts)),
+        endpoint=next((info.endpoint for info in infos if info.endpoint), None),
+    )
 
 
 def _proc(lib: Library, device: Any, name: str, kind: str) -> Any:
@@ -100,6 +117,7 @@ def _info(lib: Library, device: Any) -> DeviceInfo:
     type_ = _type(lib, device, backend)
     room = memory.available() if type_ == "CPU" else None
     name = lib.text(lib.c.ggml_backend_dev_name(device))
+    extra = blas.properties(lib) if backend == "BLAS" else {}
     return DeviceInfo(
         name=name,
         description=lib.text(lib.c.ggml_backend_dev_description(device)),
@@ -107,7 +125,7 @@ def _info(lib: Library, device: Any) -> DeviceInfo:
         memory_free=free[0] if room is None else min(free[0] or room, room),
         memory_total=total[0],
         backend=backend,
-        features=_features(lib, device) | cuda_driver.properties(name),
+        features=_features(lib, device) | cuda_driver.properties(name) | extra,
         bufts=list(_bufts(lib, device)),
         endpoint=lib.endpoints.get(name),
     )
@@ -151,15 +169,25 @@ def _pick(lib: Library, name: str | None) -> Any:
     raise UnknownDevice(f"{asked} in {lib.found.directory}; there are: {', '.join(names)}{silent}")
 
 
-class Backend:
+class PlacedGraph:
+    """A graph on one device; see `computing.Placed`."""
+
+    def __init__(self, backend: Backend, graph: Graph, size: int) -> None:
+        """Nothing chose the device, so `backends` is empty."""
+        self._backend, self._graph, self.size = backend, graph, size
+        self.backends: list[str] = []
+        self.devices = [backend.info]
+
+    def compute(self) -> None:
+        """Compute it and wait."""
+        self._backend.compute(self._graph)
+
+
+class Backend(Computing):
     """A started device.
 
     Attributes:
-        info: the device.
-        ptr: ggml_backend_t.
-        compute_seconds: wall time spent inside ggml_backend_graph_compute so far.
-        computes: how many graphs were computed.
-        around: makes a context that is entered around each compute, apart from its time.
+        device: ggml_backend_dev_t. ptr: ggml_backend_t.
     """
 
     def __init__(self, lib: Library, device_name: str | None = None) -> None:
@@ -172,16 +200,13 @@ class Backend:
         Raises:
             UnknownDevice: no device of that name, or it cannot be started.
         """
-        self.lib = lib
+        super().__init__(lib)
         self.device = _pick(lib, device_name)
         self.info = _info(lib, self.device)
-        self.compute_seconds = 0.0
-        self.computes = 0
-        self.around: Callable[[], AbstractContextManager[None]] = nullcontext
         self.ptr = lib.c.ggml_backend_dev_init(self.device, lib.ffi.NULL)
         if self.ptr == lib.ffi.NULL:
             raise UnknownDevice(f"device {self.info.name} cannot be started; give another --device")
-        self._bufts = _bufts(lib, self.device)
+        self.bufts = _bufts(lib, self.device)
         self._set_threads = _proc(
             lib, self.device, "ggml_backend_set_n_threads", "ggml_backend_set_n_threads_t"
         )
@@ -196,46 +221,45 @@ class Backend:
         return _info(self.lib, self.device).memory_free
 
     def buft(self, name: str | None = None) -> Any:
-        """Return a buffer type by name in any case; None for the device's default.
+        """Return a buffer type by name in any case; None for the device's default."""
+        return named_buft(self.info, self.bufts, name)
 
-        Raises:
-            UnknownDevice: the device has no such buffer type; lists what it has.
-        """
-        if name is None:
-            return next(iter(self._bufts.values()))
-        for each, buft in self._bufts.items():
-            if each.lower() == name.lower():
-                return buft
-        there = ", ".join(self._bufts)
-        raise UnknownDevice(f"device {self.info.name} has no buffer type {name}; it has {there}")
+    def weight_places(self, name: str | None) -> list[WeightPlace]:
+        """Return the buffer type of that name, else the device's default."""
+        return [WeightPlace(name or self.info.bufts[0], self.supports)]
 
     def supports(self, tensor: Tensor) -> bool:
         """Tell whether the device can compute this op as it stands."""
         return bool(self.lib.c.ggml_backend_dev_supports_op(self.device, tensor.ptr))
 
-    def compute(self, graph: Graph) -> None:
-        """Compute a graph and wait for it.
+    def place(self, context: Context, evaluations: Sequence[Evaluation]) -> PlacedGraph:
+        """Give every tensor memory of its own."""
+        size = context.allocate(self, usage="any").size
+        self.require(node for _, nodes in evaluations for node in nodes)
+        graph = context.graph(*[nodes[-1] for _, nodes in evaluations])
+        return PlacedGraph(self, graph, size)
 
-        Raises:
-            OutOfMemory: the backend could not allocate working memory.
-            ComputeFailed: any other status than success.
-        """
-        run, backend, target = self.lib.c.ggml_backend_graph_compute, self.ptr, graph.ptr
-        with self.around():
-            start = time.perf_counter()
-            status = run(backend, target)
-            self.compute_seconds += time.perf_counter() - start
-        self.computes += 1
-        if status == 0:
-            return
-        name = _STATUS.get(status, str(status))
-        text = f"{self.info.name}: graph_compute returned {name}"
-        if name == "ALLOC_FAILED":
-            raise OutOfMemory(f"{text}; use a smaller case")
-        raise ComputeFailed(f"{text}; see the library's messages on stderr")
+    def compute(self, graph: Graph) -> None:
+        """Compute a graph and wait for it; see `run`."""
+        self.run(self.lib.c.ggml_backend_graph_compute, self.ptr, graph.ptr)
 
     def free(self) -> None:
         """Stop the device; harmless if done before."""
         if self.ptr != self.lib.ffi.NULL:
             self.lib.c.ggml_backend_free(self.ptr)
             self.ptr = self.lib.ffi.NULL
+
+
+def named_buft(info: DeviceInfo, bufts: Mapping[str, Any], name: str | None) -> Any:
+    """Return a buffer type by name in any case; None for the first.
+
+    Raises:
+        UnknownDevice: there is none of that name; lists what there is.
+    """
+    if name is None:
+        return next(iter(bufts.values()))
+    for each, buft in bufts.items():
+        if each.lower() == name.lower():
+            return buft
+    there = ", ".join(bufts)
+    raise UnknownDevice(f"device {info.name} has no buffer type {name}; it has {there}")

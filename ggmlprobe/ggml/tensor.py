@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
 from ggmlprobe.errors import OutOfMemory, SymbolMissing, UsageError
-from ggmlprobe.ggml.device import Backend
 from ggmlprobe.ggml.graph import Buffer, Graph, new_context
 
 if TYPE_CHECKING:
+    from ggmlprobe.ggml.computing import Computing
     from ggmlprobe.ggml.library import Library
 
 __all__ = ["Buffer", "Context", "Graph", "Tensor"]
@@ -109,8 +109,20 @@ class Tensor:
         return out
 
 
+class Owned(Protocol):
+    """What goes with a context."""
+
+    def free(self) -> None:
+        """Give the memory back."""
+
+
 class Context:
-    """Tensors without data of their own, their buffers and graphs; all closed together."""
+    """Tensors without data of their own, their buffers and graphs; all closed together.
+
+    Attributes:
+        ptr: ggml_context.
+        made: how many tensors it has.
+    """
 
     def __init__(self, lib: Library, n_tensors: int = 64) -> None:
         """Make room for n_tensors tensors, views included."""
@@ -119,9 +131,9 @@ class Context:
         self._size = self._overhead * n_tensors
         self._n_tensors = n_tensors
         self.ptr = new_context(lib, self._size + _SLACK * self._overhead)
+        self.made = 0
         self._pending: list[Tensor] = []
-        self._graphs: list[Graph] = []
-        self._buffers: list[Buffer] = []
+        self._owned: list[Owned] = []
 
     def __enter__(self) -> Context:
         """Return the context itself."""
@@ -144,6 +156,7 @@ class Context:
     def _keep(self, ptr: Any, type_name: str, name: str) -> Tensor:
         tensor = Tensor(self._lib, ptr, type_name, name)
         self._pending.append(tensor)
+        self.made += 1
         return tensor
 
     def new_tensor(self, type_name: str, ne: Sequence[int], name: str = "") -> Tensor:
@@ -238,7 +251,7 @@ class Context:
             c.ggml_mul_mat_set_prec(t.ptr, _PREC[prec])
 
     def allocate(
-        self, backend: Backend, buft_name: str | None = None, usage: str = "any"
+        self, backend: Computing, buft_name: str | None = None, usage: str = "any"
     ) -> Buffer:
         """Give memory to all tensors of the context that have none yet.
 
@@ -264,7 +277,7 @@ class Context:
         buffer = Buffer(self._lib, ptr)
         if ptr != null:
             c.ggml_backend_buffer_set_usage(ptr, _USAGE[usage])
-            self._buffers.append(buffer)
+            self.own(buffer)
         return buffer
 
     def _bytes_asked(self, buft: Any) -> int:
@@ -278,17 +291,17 @@ class Context:
         """Return the graph that computes the outputs."""
         size = max(_SMALLEST_GRAPH, 2 * self._n_tensors)
         made = Graph(self._lib, size, [output.ptr for output in outputs])
-        self._graphs.append(made)
+        self.own(made)
         return made
+
+    def own(self, thing: Owned) -> None:
+        """Free something with the context, before what it had already."""
+        self._owned.append(thing)
 
     def close(self) -> None:
         """Free graphs, buffers, then the context; harmless if done before."""
-        for graph in self._graphs:
-            graph.free()
-        for buffer in self._buffers:
-            buffer.free()
-        self._graphs.clear()
-        self._buffers.clear()
+        while self._owned:
+            self._owned.pop().free()
         self._pending.clear()
         if self.ptr != self._lib.ffi.NULL:
             self._lib.c.ggml_free(self.ptr)

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol, TypeVar
 import numpy as np
 
 from ggmlprobe import compare
-from ggmlprobe.errors import Unsupported
-from ggmlprobe.ggml.device import Backend
+from ggmlprobe.ggml import blas
+from ggmlprobe.ggml.computing import Computing, Placed
 from ggmlprobe.ggml.library import Library
-from ggmlprobe.ggml.tensor import Context, Graph, Tensor
+from ggmlprobe.ggml.tensor import Context, Tensor
 from ggmlprobe.pool import PoolStore
 
 if TYPE_CHECKING:
@@ -37,8 +37,8 @@ class Session:
     """The device an op runs on, with the settings that are part of every result.
 
     Attributes:
-        backend: an initialised device.
-        buft: name of the buffer type that holds the weights, None for the device's own.
+        backend: an initialised device, or a scheduler over several.
+        buft: name of the buffer type that holds the weights, None for the usual one.
         threads: threads of a width-1 evaluation (llama.cpp's n_threads).
         threads_batch: threads of wider evaluations (llama.cpp's n_threads_batch).
         pools: quantized weight rows, shared between cases.
@@ -48,7 +48,7 @@ class Session:
     """
 
     library: Library
-    backend: Backend
+    backend: Computing
     pools: PoolStore
     buft: str | None = None
     threads: int = 1
@@ -57,15 +57,31 @@ class Session:
     hot: bool = False
     turn: Callable[[int, int], bool] = field(default=as_planned)
 
-    def compute(self, graph: Graph, width: int) -> None:
+    def compute(self, placed: Placed, width: int) -> None:
         """Run a graph with the thread count that llama.cpp would use for this width."""
         self.backend.set_threads(self.threads if width == 1 else self.threads_batch)
-        self.backend.compute(graph)
+        placed.compute()
+
+    def choices(self, evaluator: Evaluator, width: int) -> dict[str, Any]:
+        """What a scheduler chose for a width that was just run, as fields of record.Result."""
+        placed = evaluator.blocks[width].placed
+        if not placed.backends:
+            return {}
+        ran_blas = any(device.backend == "BLAS" for device in placed.devices)
+        return {
+            "backends": placed.backends, "weights_buft": evaluator.weights.buft,
+            "openblas_threads": blas.threads(self.library) if ran_blas else None,
+        }  # fmt: skip
 
 
 class WeightSet(Protocol):
-    """What a case reads again in every evaluation: its weights, or its caches."""
+    """What a case reads again in every evaluation: its weights, or its caches.
 
+    Attributes:
+        buft: name of the buffer type they are in. size: bytes of their buffer.
+    """
+
+    buft: str
     size: int
 
     def close(self) -> None:
@@ -201,7 +217,7 @@ class BlockGraph:
         streams: size of what lies outside the tokens in the output (batch, streams).
 
     Attributes:
-        size: bytes of the buffer.
+        placed: the graph in memory.
         moved: bytes of inputs, of the output, and of nodes between them both ways.
     """
 
@@ -217,27 +233,20 @@ class BlockGraph:
         try:
             self.inputs, nodes = build(self.context, count)
             self.out = nodes[-1]
-            self.size = self.context.allocate(session.backend, usage="any").size
+            self.placed = session.backend.place(self.context, [(self.inputs, nodes)])
             made = [*self.inputs.values(), *nodes, *nodes[:-1]]
             self.moved = sum(tensor.nbytes for tensor in made)
-            self._check_supported(nodes)
-            self.graph = self.context.graph(self.out)
         except BaseException:
             self.context.close()
             raise
         self.fill = np.full(self.out.nbytes // 4, compare.UNWRITTEN, np.uint32)
-
-    def _check_supported(self, nodes: list[Tensor]) -> None:
-        backend = self.session.backend
-        if not all(backend.supports(node) for node in nodes):
-            raise Unsupported(f"{backend.info.name} does not support this op with these parameters")
 
     def run(self, first: int, **inputs: np.ndarray) -> np.ndarray:
         """Set the inputs, compute, read back: float32 [count, E]."""
         for name, array in inputs.items():
             self.inputs[name].set(array)
         self.out.set(self.fill)
-        self.session.compute(self.graph, self.count)
+        self.session.compute(self.placed, self.count)
         out = self.out.get(np.float32).reshape(self.streams, self.count, -1)
         tokens = out.transpose(1, 0, 2).reshape(self.count, -1)
         return self.session.readback(np.ascontiguousarray(tokens), first, self.count)

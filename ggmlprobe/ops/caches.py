@@ -21,7 +21,7 @@ class Caches:
 
     Attributes:
         v: None where V is a view of K.
-        size: bytes of the buffer.
+        buft: name of the buffer type, the device's default. size: bytes of the buffer.
     """
 
     def __init__(self, session: Session, k: Shape, v: Shape | None) -> None:
@@ -34,6 +34,7 @@ class Caches:
         except BaseException:
             self._context.close()
             raise
+        self.buft = session.backend.info.bufts[0]
 
     def copy(self) -> Caches:
         """The same data in memory of its own."""

@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from ggmlprobe.errors import UsageError
+from ggmlprobe.ggml.mask import row_multiple
 from ggmlprobe.ggml.tensor import Context, Tensor
 from ggmlprobe.ops.attention import Attention, AttentionInputs
 from ggmlprobe.ops.base import Session, opened
@@ -86,7 +87,15 @@ class FlashAttnEvaluator(AttentionEvaluator):
         made = super()._inputs(first, count)
         if not self._inside:
             made["q"] = np.ascontiguousarray(made["q"].swapaxes(1, 2))
+        if self.op.mask:
+            below = ((0, 0), (0, self._mask_rows(count) - count), (0, 0))
+            made["mask"] = np.pad(made["mask"], below, constant_values=-np.inf)
         return made
+
+    def _mask_rows(self, count: int) -> int:
+        """Rows of the mask: one for each token, more where the library wants it padded."""
+        multiple = row_multiple(self.session.library)
+        return -(-count // multiple) * multiple
 
     def _build(
         self, context: Context, count: int, caches: Caches
@@ -100,7 +109,8 @@ class FlashAttnEvaluator(AttentionEvaluator):
         else:
             v = self._cache_view(context, caches.v, op.hsv, op.hsv)
         if op.mask:
-            made["mask"] = context.new_tensor("f16", (op.n_kv, count, 1, op.streams), "mask")
+            rows = self._mask_rows(count)
+            made["mask"] = context.new_tensor("f16", (op.n_kv, rows, 1, op.streams), "mask")
         out = context.op(
             "flash_attn_ext", q, k, v, made.get("mask"),
             op.scale, float(op.max_bias), float(op.logit_softcap),

@@ -139,7 +139,9 @@ class MulMatEvaluator:
     def open(self) -> None:
         """Allocate src0, ask whether the device runs the op, then fill src0."""
         op, rows = self.op, self.op.rows_a
-        self.weights = Weights(self.session, op.type_a, self._stored_ne((op.k, op.m, *op.bs)))
+        self.weights = Weights(
+            self.session, op.type_a, self._stored_ne((op.k, op.m, *op.bs)), self._build
+        )
         support(self.session, self.blocks, op.type_a, op.type_b)
         self.pool = self.session.pools.get(op.type_a, op.k, rows, self.weights_seed, op.source)
         self.weights.fill(self._stored_a(rows))
@@ -147,7 +149,9 @@ class MulMatEvaluator:
     def copy_weights(self) -> Weights:
         """Src0 again, in memory of its own."""
         op = self.op
-        weights = Weights(self.session, op.type_a, self._stored_ne((op.k, op.m, *op.bs)))
+        weights = Weights(
+            self.session, op.type_a, self._stored_ne((op.k, op.m, *op.bs)), self._build
+        )
         weights.fill(self._stored_a(op.rows_a))
         return weights
 

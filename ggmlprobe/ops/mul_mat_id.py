@@ -165,7 +165,7 @@ class MulMatIdEvaluator:
     def open(self) -> None:
         """Allocate src0, ask whether the device runs the op, then fill src0."""
         op, rows = self.op, self.op.m * self.op.n_mats
-        self.weights = Weights(self.session, op.type_a, (op.k, op.m, op.n_mats))
+        self.weights = Weights(self.session, op.type_a, (op.k, op.m, op.n_mats), self._build)
         support(self.session, self.blocks, op.type_a, op.type_b)
         self.pool = self.session.pools.get(op.type_a, op.k, rows, self.weights_seed, op.source)
         row_size = self.session.library.row_size(op.type_a, op.k)
@@ -174,7 +174,7 @@ class MulMatIdEvaluator:
     def copy_weights(self) -> Weights:
         """Src0 again, in memory of its own."""
         op = self.op
-        weights = Weights(self.session, op.type_a, (op.k, op.m, op.n_mats))
+        weights = Weights(self.session, op.type_a, (op.k, op.m, op.n_mats), self._build)
         row_size = self.session.library.row_size(op.type_a, op.k)
         weights.fill(self.pool.layout(np.arange(op.m * op.n_mats), row_size))
         return weights

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ggmlprobe.errors import Unsupported
 from ggmlprobe.ggml import replay
 from ggmlprobe.ggml.tensor import Context, Tensor
 from ggmlprobe.ops.base import Session
@@ -81,13 +80,11 @@ class Replayer:
                 library, context, recorded.op_id, recorded.params, recorded.type, recorded.ne,
                 tensors,
             )  # fmt: skip
-            context.allocate(session.backend, usage="any")
-            if not session.backend.supports(out):
-                raise Unsupported(f"{session.backend.info.name} does not run this node by itself")
+            placed = session.backend.place(context, [({}, [out])])
             for tensor, data in filled:
                 tensor.set(data)
             out.set(np.full(out.nbytes, UNWRITTEN, np.uint8))
-            session.compute(context.graph(out), width)
+            session.compute(placed, width)
             read: np.ndarray = out.get(np.uint8)
             return read
 

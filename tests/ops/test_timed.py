@@ -53,7 +53,7 @@ def test_copies_have_memory_of_their_own(name: str, session: Session) -> None:
     assert sets[0].size == sets[1].size >= first.nbytes
     graph = evaluator.timed(2, 5, sets)
     assert len({data(session, out) for out in graph.outs}) == 5
-    assert graph.size >= 5 * evaluator.blocks[2].out.nbytes
+    assert graph.placed.size >= 5 * evaluator.blocks[2].out.nbytes
     # writing to a copy changes its own evaluations, and no other
     graph.run()
     before = [out.get(np.float32) for out in graph.outs]

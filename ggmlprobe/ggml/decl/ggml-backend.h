@@ -5,6 +5,7 @@ struct ggml_backend_buffer;
 struct ggml_backend;
 struct ggml_backend_reg;
 struct ggml_backend_device;
+struct ggml_backend_sched;
 
 struct ggml_backend_feature {
     const char * name;
@@ -53,3 +54,11 @@ void ggml_backend_register(struct ggml_backend_reg * reg);
 void ggml_backend_device_register(struct ggml_backend_device * device);
 struct ggml_backend_reg * ggml_backend_load(const char * path);
 void ggml_backend_load_all_from_path(const char * dir_path);
+
+/* The signature of ggml_backend_sched_new since May 2025, when op_offload came. */
+struct ggml_backend_sched * ggml_backend_sched_new(struct ggml_backend ** backends, struct ggml_backend_buffer_type ** bufts, int n_backends, size_t graph_size, bool parallel, bool op_offload);
+void   ggml_backend_sched_free(struct ggml_backend_sched * sched);
+bool   ggml_backend_sched_alloc_graph(struct ggml_backend_sched * sched, struct ggml_cgraph * graph);
+int    ggml_backend_sched_graph_compute(struct ggml_backend_sched * sched, struct ggml_cgraph * graph);
+size_t ggml_backend_sched_get_buffer_size(struct ggml_backend_sched * sched, struct ggml_backend * backend);
+struct ggml_backend * ggml_backend_sched_get_tensor_backend(struct ggml_backend_sched * sched, struct ggml_tensor * node);

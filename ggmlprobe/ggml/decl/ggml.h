@@ -31,6 +31,8 @@ int64_t ggml_nelements(const struct ggml_tensor * tensor);
 size_t  ggml_nbytes(const struct ggml_tensor * tensor);
 const char * ggml_op_desc(const struct ggml_tensor * tensor);
 const char * ggml_op_name(int op);
+void   ggml_set_input(struct ggml_tensor * tensor);
+void   ggml_set_output(struct ggml_tensor * tensor);
 const char * ggml_get_name(const struct ggml_tensor * tensor);
 
 struct ggml_cgraph * ggml_new_graph_custom(struct ggml_context * ctx, size_t size, bool grads);
