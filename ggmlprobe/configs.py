@@ -8,6 +8,8 @@ from collections.abc import Mapping, Sequence
 
 from ggmlprobe.endpoint import endpoint_of
 from ggmlprobe.errors import UnknownDevice, UsageError
+from ggmlprobe.ggml.device import BETWEEN, DeviceInfo, joined
+from ggmlprobe.ggml.sched import check_order
 from ggmlprobe.record import Config, DeviceRecord, LibraryInfo
 from ggmlprobe.worker.protocol import Event
 
@@ -16,20 +18,21 @@ ALL = "all"
 COMPLETE = ("CPU", "GPU", "IGPU")
 
 
-def named_devices(devices: Sequence[Event], name: str) -> list[str]:
+def named_devices(ready: Event, name: str) -> list[str]:
     """Names of the devices that `all`, rpc://HOST:PORT or a device's own name stands for.
 
     Args:
-        devices: those of a child, which has the server's where the name is a server.
+        ready: a child's description, which has the server's devices where the name is a server.
 
     Raises:
         UnknownDevice: lists what there is.
     """
+    devices = ready["devices"]
     if (endpoint := endpoint_of(name)) is not None:
         return [device["name"] for device in devices if device["endpoint"] == endpoint]
     if name.lower() == ALL:
         return [device["name"] for device in devices if device["type"] in COMPLETE]
-    return [pick_device(devices, name)["name"]]
+    return [pick_device(ready, name)["name"]]
 
 
 def only_device(names: Sequence[str] | None, command: str) -> str | None:
@@ -47,12 +50,19 @@ def only_device(names: Sequence[str] | None, command: str) -> str | None:
     return names[0]
 
 
-def pick_device(devices: Sequence[Event], name: str | None) -> Event:
+def pick_device(ready: Event, name: str | None) -> Event:
     """The named device in any case, without a name the first GPU, else the CPU.
 
+    Args:
+        name: such as CPU, or BLAS+CPU for what schedules nodes on several.
+
     Raises:
-        UnknownDevice: lists what there is.
+        UnknownDevice: lists what there is, and says why a backend has none; or the devices cannot
+            be scheduled.
     """
+    if name is not None and BETWEEN in name:
+        return _scheduled([pick_device(ready, part) for part in name.split(BETWEEN)])
+    devices: list[Event] = ready["devices"]
     if name is None:
         for kind in ("GPU", "CPU"):
             for device in devices:
@@ -62,7 +72,17 @@ def pick_device(devices: Sequence[Event], name: str | None) -> Event:
         if name is not None and device["name"].lower() == name.lower():
             return device
     there = ", ".join(device["name"] for device in devices)
-    raise UnknownDevice(f"no device {name or 'of type GPU or CPU'}: this library has {there}")
+    said = "; ".join([f"this library has {there}", *ready["silent"]])
+    raise UnknownDevice(f"no device {name or 'of type GPU or CPU'}: {said}")
+
+
+def _scheduled(devices: Sequence[Event]) -> Event:
+    """Devices that nodes are scheduled on, as one."""
+    names = [field.name for field in dataclasses.fields(DeviceInfo)]
+    infos = [DeviceInfo(**{name: device[name] for name in names}) for device in devices]
+    whole = joined(infos)
+    check_order(whole.name, [info.type for info in infos])
+    return dataclasses.asdict(whole)
 
 
 def pick_buft(device: Event, name: str | None) -> str | None:
@@ -112,7 +132,7 @@ def configs_of(
         threads_batch: None for the same as `threads`; one value goes with every thread count.
         env: variables set for this child. first_id: number of the first config.
     """
-    device = pick_device(ready["devices"], device_name)
+    device = pick_device(ready, device_name)
     fields = {f.name for f in dataclasses.fields(DeviceRecord)}
     described = DeviceRecord(**{name: device[name] for name in fields})
     pairs = [(t, b) for t in threads for b in (threads_batch or [t])]

@@ -17,6 +17,11 @@ def device(name: str, kind: str = "CPU", bufts: tuple[str, ...] = ("CPU",)) -> d
     }  # fmt: skip
 
 
+def ready(*devices: dict[str, Any], silent: tuple[str, ...] = ()) -> dict[str, Any]:
+    """A child's description, as far as a device is chosen by it."""
+    return {"devices": list(devices), "silent": list(silent)}
+
+
 CPU = device("CPU", bufts=("CPU", "CPU_REPACK"))
 BLAS, CUDA = device("BLAS", "ACCEL"), device("CUDA0", "GPU")
 READY = {
@@ -28,19 +33,25 @@ READY = {
 
 
 def test_the_default_device_is_a_gpu_else_the_cpu() -> None:
-    assert pick_device([BLAS, CPU, CUDA], None) is CUDA
-    assert pick_device([BLAS, CPU], None) is CPU
+    assert pick_device(ready(BLAS, CPU, CUDA), None) is CUDA
+    assert pick_device(ready(BLAS, CPU), None) is CPU
     with pytest.raises(UnknownDevice, match="BLAS"):
-        pick_device([BLAS], None)
+        pick_device(ready(BLAS), None)
 
 
 def test_a_device_is_found_by_name_in_any_case() -> None:
-    assert pick_device([CPU, BLAS, CUDA], "cuda0") is CUDA
-    assert pick_device([CPU, BLAS, CUDA], "blas") is BLAS
+    assert pick_device(ready(CPU, BLAS, CUDA), "cuda0") is CUDA
+    assert pick_device(ready(CPU, BLAS, CUDA), "blas") is BLAS
     with pytest.raises(UnknownDevice, match="no device CUDA1: this library has CPU, BLAS, CUDA0"):
-        pick_device([CPU, BLAS, CUDA], "CUDA1")
+        pick_device(ready(CPU, BLAS, CUDA), "CUDA1")
     with pytest.raises(UnknownDevice):
-        pick_device([CPU], "")
+        pick_device(ready(CPU), "")
+
+
+def test_a_device_that_is_not_there_is_said_with_why_its_backend_has_none() -> None:
+    silent = "backend vulkan is loaded but sees no device: check its driver"
+    with pytest.raises(UnknownDevice, match=f"this library has CPU; {silent}"):
+        pick_device(ready(CPU, silent=(silent,)), "Vulkan0")
 
 
 def test_a_buffer_type_is_spelled_as_the_device_does() -> None:

@@ -71,7 +71,7 @@ class Fleet:
         return list(dict.fromkeys(
             (endpoint, device)
             for endpoint, name in asked
-            for device in named_devices(self._child(endpoint, env)[1]["devices"], name)
+            for device in named_devices(self._child(endpoint, env)[1], name)
         ))  # fmt: skip
 
     def _child(self, endpoint: str | None, env: Env) -> tuple[Worker, Event]:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ggmlprobe.errors import LibraryBroken
+from ggmlprobe.ggml import vulkan_loader
 from ggmlprobe.ggml.find import part_of
 from ggmlprobe.ggml.symbols import open_file, refuse_cut
 
@@ -86,8 +87,12 @@ def silent(lib: Library) -> list[str]:
     files = [] if lib.found.plugins else _absent(lib)
     idle = [name for name, devices in registered(lib).items() if not devices and name != "rpc"]
     return [_why(lib, path) for path in files] + [
-        f"backend {name} is loaded but sees no device: check its driver" for name in idle
+        f"backend {name} is loaded but sees no device: {_why_idle(name)}" for name in idle
     ]
+
+
+def _why_idle(backend: str) -> str:
+    return vulkan_loader.why_none() if backend == "vulkan" else "check its driver"
 
 
 def _why(lib: Library, path: Path) -> str:
@@ -95,4 +100,7 @@ def _why(lib: Library, path: Path) -> str:
         open_file(path, lib.ffi.RTLD_LOCAL)
     except LibraryBroken as error:
         return str(error)
-    return f"{path.name} can be opened, but does not register: it does not suit this machine"
+    why = "it does not suit this machine"
+    if "vulkan" in _names(path):
+        why = vulkan_loader.why_none()
+    return f"{path.name} can be opened, but does not register: {why}"
