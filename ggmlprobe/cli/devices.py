@@ -24,7 +24,9 @@ def library_lines(ready: Event) -> list[str]:
 
 def device_lines(device: Event) -> list[str]:
     """Name, memory, buffer types and features of a device."""
-    memory = f"{device['memory_free'] / GIB:.1f} of {device['memory_total'] / GIB:.1f} GiB free"
+    free, total = (device[f"memory_{which}"] / GIB for which in ("free", "total"))
+    # the CPU device of early 2025 does not tell its total
+    memory = f"{free:.1f} of {total:.1f} GiB free" if total else f"{free:.1f} GiB free"
     features = " ".join(f"{name}={value}" for name, value in device["features"].items())
     name = f"{device['name']}: {device['description']} ({device['type']})"
     return [

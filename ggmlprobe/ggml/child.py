@@ -19,6 +19,8 @@ def _silence() -> None:
     """Keep the expected crash from stderr, and from leaving a core file or a backtrace."""
     faulthandler.disable()
     os.environ["GGML_NO_BACKTRACE"] = "1"
+    # a libggml of early 2025 starts a debugger all the same
+    os.environ["PATH"] = ""
     os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
     if sys.platform != "win32":
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))

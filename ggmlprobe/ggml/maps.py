@@ -46,6 +46,11 @@ def mapped_here() -> list[Mapped]:
         return []
 
 
+def file_at(address: int) -> str | None:
+    """Return the file whose code is at an address, None where the system does not tell."""
+    return next((each.path for each in mapped_here() if each.start <= address < each.end), None)
+
+
 def files_of(library: Library, paths: Iterable[str]) -> list[str]:
     """Return those of some mapped files that are the library's: its own, plug-ins, interposed."""
     found = library.found

@@ -54,10 +54,15 @@ def scan(ffi: Any, c: Any) -> Iterator[TypeInfo]:
         name = ffi.string(pointer, _LONGEST_NAME).decode("latin-1")
         if size == 0 and name.isascii() and name.isprintable():
             continue
-        if not 0 < size <= _LARGEST_BLOCK or not _IDENTIFIER.fullmatch(name):
+        if not _is_block(size) or not _IDENTIFIER.fullmatch(name):
             return
         quantized = bool(c.ggml_is_quantized(number))
         yield TypeInfo(number, name, size, c.ggml_type_size(number), quantized)
+
+
+def _is_block(size: int) -> bool:
+    """Tell a block size, a power of two, from what lies behind the table."""
+    return 0 < size <= _LARGEST_BLOCK and size.bit_count() == 1
 
 
 def parse(lines: Iterable[str]) -> Types:

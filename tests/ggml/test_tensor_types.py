@@ -53,6 +53,8 @@ class FakeLibrary:
         [(None, 0, 0, 0)],
         [(b"\xc0vj7<\x7f", 139896607893344, 5, 0), (b"fake", 1, 1, 0)],
         [(b"\xf3\x0f\x1e", 0, 0, 0), (b"fake", 1, 1, 0)],
+        # the first of the op names, with what there is beside it
+        [(b"NONE", 14, 12, 0), (b"fake", 1, 1, 0)],
         [(b"AVAUI\x89\xf5H", 1, 1, 0), (b"fake", 1, 1, 0)],
         [(b"", 1, 1, 0), (b"fake", 1, 1, 0)],
     ],

@@ -65,3 +65,7 @@ struct ggml_tensor * ggml_permute(struct ggml_context * ctx, struct ggml_tensor 
 void   ggml_quantize_init(int type);
 bool   ggml_quantize_requires_imatrix(int type);
 size_t ggml_quantize_chunk(int type, const float * src, void * dst, int64_t start, int64_t nrows, int64_t n_per_row, const float * imatrix);
+
+/* Never called: that they are there tells a version. */
+bool ggml_is_contiguous_channels(const struct ggml_tensor * tensor);
+struct ggml_tensor * ggml_gelu_erf(struct ggml_context * ctx, struct ggml_tensor * a);
