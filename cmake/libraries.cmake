@@ -8,6 +8,9 @@ foreach(part LLAMA_CURL LLAMA_OPENSSL GGML_BUILD_TESTS GGML_BUILD_EXAMPLES)
   set(${part} OFF CACHE BOOL "not part of ggmlprobe" FORCE)
 endforeach()
 
+# Small, and the server among it makes this machine's devices probed from another one.
+set(GGML_RPC ON CACHE BOOL "ggml: use RPC")
+
 # Upstream asks git in the source directory, which answers for whatever tree surrounds it. GIT_EXE
 # that is set and false silences ggml's own question, and the commit known here goes in instead.
 set(GIT_EXE OFF CACHE INTERNAL "")

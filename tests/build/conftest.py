@@ -49,6 +49,11 @@ target_compile_options(ggml-cpu PRIVATE -DUPSTREAM_FLAG)
     "src/CMakeLists.txt": "add_library(llama llama.cpp)\ntarget_link_libraries(llama ggml)\n",
     "src/llama.cpp": "const char * ggml(); const char * llama() { return ggml(); }\n",
     "include/llama.h": "",
+    "tools/rpc/CMakeLists.txt": """
+add_executable(ggml-rpc-server rpc-server.cpp)
+target_link_libraries(ggml-rpc-server ggml)
+""",
+    "tools/rpc/rpc-server.cpp": "const char * ggml(); int main() { return ggml() == nullptr; }\n",
     "LICENSE": "MIT\n",
 }
 

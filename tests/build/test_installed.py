@@ -62,8 +62,19 @@ def test_llama_h_lies_beside_libllama_with_all_it_includes(libraries):
     assert {path.name for path in folder.iterdir()} == names
 
 
+def test_a_server_that_starts_lies_beside_its_backend(libraries, stamp):
+    if "-DGGML_RPC=ON" not in stamp["cmake_options"].split():
+        pytest.skip("built with -DGGML_RPC=OFF")
+    folder = libraries[0].parent
+    assert (folder / "libggml-rpc.so") in libraries
+    command = [str(folder / "ggml-rpc-server"), "--help"]
+    done = subprocess.run(command, check=True, capture_output=True, text=True)
+    assert "--port" in done.stdout + done.stderr
+
+
 def test_search_paths_are_relative(libraries):
-    for library in libraries:
+    server = libraries[0].parent / "ggml-rpc-server"
+    for library in [*libraries, *filter(Path.exists, [server])]:
         dynamic = output("readelf", "-d", str(library))
         paths = re.findall(r"\((?:RUNPATH|RPATH)\).*\[(.*)\]", dynamic)
         entries = [entry for path in paths for entry in path.split(":")]

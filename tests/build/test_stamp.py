@@ -54,7 +54,7 @@ def test_checkout_stamp(cmake, checkout, stamp):
     assert re.fullmatch(r"(GNU|Clang|AppleClang) [\d.]+", written["compiler"])
     assert "-O3" in written["flags"].split()
     # GGML_CUDA is off, so what it would have used is not part of this build
-    assert written["cmake_options"] == '-DGGML_NATIVE=ON -DGGML_OTHER=a"b'
+    assert written["cmake_options"] == '-DGGML_NATIVE=ON -DGGML_OTHER=a"b -DGGML_RPC=ON'
 
 
 def dynamic(library: Path, tag: str) -> list[str]:
@@ -85,6 +85,20 @@ def test_install(cmake, checkout, tmp_path):
         assert dynamic(library, "RUNPATH") + dynamic(library, "RPATH") == ["$ORIGIN"]
     assert b"ggml/src/ggml-base.cpp" in (tmp_path / "out" / "lib" / "libggml-base.so").read_bytes()
     assert str(checkout).encode() not in (tmp_path / "out/lib/libggml-base.so").read_bytes()
+
+
+@pytest.mark.parametrize("option", [(), ("GGML_RPC=OFF",)])
+def test_the_server_is_installed_beside_the_libraries(cmake, checkout, tmp_path, option):
+    configured(cmake, checkout, *option)
+    build = tmp_path / "build"
+    subprocess.run(["cmake", "--build", str(build)], check=True, capture_output=True)
+    install = ["cmake", "--install", str(build), "--prefix", str(tmp_path / "out")]
+    subprocess.run(install, check=True, capture_output=True)
+    server = tmp_path / "out" / "lib" / "ggml-rpc-server"
+    assert server.exists() is not bool(option)
+    if not option:
+        subprocess.run([server], check=True)
+        assert dynamic(server, "RUNPATH") + dynamic(server, "RPATH") == ["$ORIGIN"]
 
 
 def test_without_llama(cmake, checkout, tmp_path):
