@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ggmlprobe.errors import LibraryBroken
 from ggmlprobe.ggml import vulkan_loader
 from ggmlprobe.ggml.find import part_of
+from ggmlprobe.ggml.maps import file_at
 from ggmlprobe.ggml.symbols import open_file, refuse_cut
 
 if TYPE_CHECKING:
@@ -20,11 +21,14 @@ _REGISTERED_AS = {"hip": "rocm", "metal": "mtl", "hexagon": "htp"}
 
 def registered(lib: Library) -> dict[str, int]:
     """Return the backends that are there, lower case, with their numbers of devices."""
-    regs = [lib.c.ggml_backend_reg_get(index) for index in range(lib.c.ggml_backend_reg_count())]
     return {
         lib.text(lib.c.ggml_backend_reg_name(reg)).lower(): lib.c.ggml_backend_reg_dev_count(reg)
-        for reg in regs
+        for reg in _regs(lib)
     }
+
+
+def _regs(lib: Library) -> list[Any]:
+    return [lib.c.ggml_backend_reg_get(index) for index in range(lib.c.ggml_backend_reg_count())]
 
 
 def _absent(lib: Library) -> list[Path]:
@@ -44,7 +48,19 @@ def _listed(lib: Library) -> list[Path]:
 
 def files(lib: Library, backend: str) -> list[str]:
     """Return the names of the loaded files a backend is in: libggml-cpu-haswell.so, or none."""
-    return [path.name for path in lib.files if backend.lower() in _names(path)]
+    named = [path for path in lib.files if backend.lower() in _names(path)]
+    # a variant that libggml tried and passed over can stay mapped
+    holder = _holder(lib, backend) if len(named) > 1 else None
+    return [path.name for path in named if holder in (None, str(path))]
+
+
+def _holder(lib: Library, backend: str) -> str | None:
+    """Return the file that holds a registered backend's code, None where nothing tells."""
+    for reg in _regs(lib):
+        if lib.text(lib.c.ggml_backend_reg_name(reg)) == backend:
+            code = lib.c.ggml_backend_reg_get_proc_address(reg, b"ggml_backend_get_features")
+            return file_at(int(lib.ffi.cast("uintptr_t", code)))
+    return None
 
 
 def _names(path: Path) -> set[str]:
