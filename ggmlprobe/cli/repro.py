@@ -70,7 +70,7 @@ def repro(
             click.echo(f"{case.number}: {case.name} in {case.config.id}: {'; '.join(case.found())}")
         return
     case = made.chosen(cases, number)
-    text, note = _emitted(case, emit, width, lib)
+    text, note = _emitted(case, emit, width, lib, export)
     click.echo(f"case {case.number} of {len(cases)}: {case.name}\n{note}", err=True)
     if export is None:
         click.echo(text, nl=False)
@@ -78,11 +78,14 @@ def repro(
         report.write(export, text, force)
 
 
-def _emitted(case: made.Case, emit: str, width: int | None, lib: str | None) -> tuple[str, str]:
+def _emitted(
+    case: made.Case, emit: str, width: int | None, lib: str | None, export: Path | None
+) -> tuple[str, str]:  # fmt: skip
     """The text, and how to use it."""
     backend = f"test-backend-ops -b {case.config.device.name}"
     if emit == "c":
-        return made.program(case), _how_to_build(case, lib)
+        source = made.SOURCE if export is None else str(export)
+        return made.program(case, Path(source).name), _how_to_build(case, lib, source)
     if emit == "test-case":
         return made.struct(case, width), (
             f"run: {backend} -o {case.op}_WIDTH, which takes half of the cores as threads"
@@ -97,7 +100,7 @@ def _recorded(case: made.Case) -> str | None:
     return None if library.origin == "packaged" else library.path
 
 
-def _how_to_build(case: made.Case, lib: str | None) -> str:
+def _how_to_build(case: made.Case, lib: str | None, source: str) -> str:
     """How to build and run the program, with the library where it is on this machine."""
     try:
         found = find(lib or _recorded(case))
@@ -107,7 +110,8 @@ def _how_to_build(case: made.Case, lib: str | None) -> str:
         return "build and run: see the head of the program; the record's library is not here"
     files, folder = [str(path) for path in found.files], str(found.directory)
     plugins = f"PLUGINS={shlex.quote(str(found.plugin_dir))} " if found.plugin_dir else ""
-    return f"build: {made.link_line(files, folder)}\nrun: {plugins}{made.run_line(case)}"
+    build, run = made.link_line(files, folder, source), made.run_line(case, source)
+    return f"build: {build}\nrun: {plugins}{run}"
 
 
 def _numbers(lib: str | None) -> made.Numbers:

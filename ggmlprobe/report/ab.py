@@ -114,7 +114,19 @@ def _summary(
     lines = [f"- pass: {counts[0]} (A) -> {counts[1]} (B)"]
     for name, group in groups.items():
         lines += _cost(name, [each for each in times.values() if each.width in group])
-    return lines
+    return lines + _failed_nulls(times)
+
+
+def _failed_nulls(times: dict[Key, Slowdown]) -> list[str]:
+    """Where A differs from itself by more than its interval; chance alone does so in 5 %."""
+    failed = [key for key, each in times.items() if not each.null_low <= 1 <= each.null_high]
+    if not failed:
+        return []
+    widths = ranges({width for _, width in failed})
+    return [
+        f"- A/A interval without 1 in {len(failed)} of {len(times)} (width {widths}): noise there "
+        "is larger than the intervals of B/A say (5 % come by chance)"
+    ]
 
 
 def _cost(name: str, group: Sequence[Slowdown]) -> list[str]:

@@ -23,13 +23,14 @@ class Line:
 
     Attributes:
         alike: what all its values share beside the class.
-        columns, kernels: what its values have of these, each once.
+        columns, backends, kernels: what its values have of these, each once.
     """
 
     alike: tuple[str, str]
     letters: list[str]
     values: list[int] = field(default_factory=list)
     columns: dict[str, None] = field(default_factory=dict)
+    backends: dict[str, None] = field(default_factory=dict)
     kernels: dict[str, None] = field(default_factory=dict)
     max_err_scaled: float | None = None
 
@@ -63,7 +64,7 @@ class Bisections:
             for line in self._lines(bisection):
                 for name, cell in (self._label(bisection) | self._cells(line)).items():
                     columns.setdefault(name, []).append(cell)
-        optional = ("at_widths", "columns", "max_err_scaled", "kernels")
+        optional = ("at_widths", "columns", "backend", "max_err_scaled", "kernels")
         return pipe_table(
             {n: c for n, c in columns.items() if n not in optional or set(c) - {NONE}}
         )
@@ -87,6 +88,7 @@ class Bisections:
         return {
             self.axis: steps(line.values), "class": line.name, "at_widths": line.alike[1],
             "verdict": line.alike[0], "columns": ", ".join(line.columns) or NONE,
+            "backend": ", ".join(line.backends) or NONE,
             "max_err_scaled": number(line.max_err_scaled),
             "kernels": ", ".join(line.kernels) or NONE,
         }  # fmt: skip
@@ -111,6 +113,7 @@ class Bisections:
         for row in rows:
             if self.axis == "width":
                 line.columns[_pattern(row)] = None
+            line.backends |= {ascii_line(name): None for name in row.backends}
             line.kernels |= {ascii_line(short(kernel.name)): None for kernel in row.kernels[:1]}
             if row.max_err_scaled is not None:
                 line.max_err_scaled = max(row.max_err_scaled, line.max_err_scaled or 0.0)
@@ -149,6 +152,7 @@ def _merged(lines: Sequence[Line]) -> list[Line]:
         before.values += line.values
         before.letters += line.letters
         before.columns |= line.columns
+        before.backends |= line.backends
         before.kernels |= line.kernels
         before.max_err_scaled = max(before.max_err_scaled or 0.0, line.max_err_scaled or 0.0)
     return merged

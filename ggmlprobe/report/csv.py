@@ -32,6 +32,9 @@ RESULT_FIELDS = (
     "unwritten",
     "nan",
     "signal",
+    "backends",
+    "weights_buft",
+    "openblas_threads",
     "compute_seconds",
     "time_seconds",
     "time_low_seconds",
@@ -83,6 +86,7 @@ def _row(
         "seeds": " ".join(str(part.seed) for part in row.seeds),
     }
     plain = to_dict(row) | _time(row.time)
+    plain["backends"] = " ".join(row.backends) or None
     plain["kernels"] = "; ".join(kernel.name for kernel in row.kernels) or None
     fields = {name: plain[name] for name in RESULT_FIELDS}
     cells = around | {"op": row.op} | parameters | found | fields

@@ -31,7 +31,7 @@ def library_line(record: Record) -> str:
 
 
 def _each(texts: Iterable[str]) -> str:
-    return "; ".join(dict.fromkeys(texts))
+    return "; ".join(dict.fromkeys(filter(None, texts)))
 
 
 def _library(config: Config) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from ggmlprobe.classes import Classes
 from ggmlprobe.record import CaseClasses, Record, Result
@@ -11,9 +11,9 @@ from ggmlprobe.report.bisection import Bisections
 from ggmlprobe.report.footer import footer
 from ggmlprobe.report.kernels import dispatch_text, kernel_cells, kernel_lines
 from ggmlprobe.report.notes import Notes
-from ggmlprobe.report.rows import class_letters
+from ggmlprobe.report.rows import backends_of, class_letters
 from ggmlprobe.report.settings import setting_lines
-from ggmlprobe.report.table import Layout, command_line, constant_line, layout_of, pipe_table
+from ggmlprobe.report.table import Cell, Layout, command_line, constant_line, layout_of, pipe_table
 from ggmlprobe.report.text import NONE, ascii_line, number, ranges
 from ggmlprobe.report.times import price_table, time_cells, time_lines
 
@@ -55,6 +55,7 @@ def columns_of(record: Record, layout: Layout, notes: Notes) -> dict[str, list[s
     cells["width"] = lambda row: str(row.width)
     cells["class"] = lambda row: letters.get(row.key, NONE)
     cells["verdict"] = lambda row: ascii_line(row.verdict)
+    cells |= scheduled_cells(rows)
     if any(row.elements_differing for row in rows):
         cells["columns"] = _differing
         cells["max_ulp"] = lambda row: number(row.max_ulp)
@@ -70,6 +71,16 @@ def columns_of(record: Record, layout: Layout, notes: Notes) -> dict[str, list[s
     if any(row.signal or row.detail for row in rows):
         cells["note"] = notes.cell
     return {name: [cell(row) for row in rows] for name, cell in cells.items()}
+
+
+def scheduled_cells(rows: Sequence[Result]) -> dict[str, Cell]:
+    """What a scheduler chose, if there was one: the backend of the nodes, the weights' buffer."""
+    if not any(row.backends for row in rows):
+        return {}
+    return {
+        "backend": backends_of,
+        "weights_buft": lambda row: ascii_line(row.weights_buft or NONE),
+    }
 
 
 def _differing(row: Result) -> str:

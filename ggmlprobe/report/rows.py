@@ -31,6 +31,11 @@ def class_letters(record: Record) -> dict[tuple[str, str, int], str]:
     }
 
 
+def backends_of(row: Result) -> str:
+    """Backends that a scheduler gave the nodes to; a dash where none chose."""
+    return ", ".join(map(ascii_line, row.backends)) or NONE
+
+
 def library_label(library: LibraryInfo) -> str:
     """Version and commit, or the path where the library tells neither."""
     version = f"ggml {ascii_line(library.version)}" if library.version else ""

@@ -85,6 +85,20 @@ def shown(tmp_path: Path, run: str, env: dict[str, str]) -> tuple[list[Line], in
     ], done.returncode
 
 
+def test_an_exported_program_is_built_under_its_own_name(
+    cli: Cli, tmp_path: Path, cli_env: dict[str, str]
+) -> None:
+    record = ran(cli, tmp_path, "mul_mat", "--type", "f32", "--m", "8", "--k", "64",
+                 "--widths", "1,2", "--seeds", "1")  # fmt: skip
+    done = cli("repro", "run.json", "--case", "1", "--export", "a case.c")
+    assert done.returncode == 0, done.stderr
+    assert "cc -std=gnu11 -O1 'a case.c' -o 'a case'" in (tmp_path / "a case.c").read_text()
+    build, run = (line.split(": ", 1)[1] for line in done.stderr.splitlines()[-2:])
+    subprocess.run(["sh", "-c", build], cwd=tmp_path, check=True)
+    lines, _ = shown(tmp_path, run, cli_env)
+    assert lines == expected(record, record["results"][0]["case"])
+
+
 def expected(record: dict[str, Any], case: str) -> list[Line]:
     """The same of the record."""
     rows = [row for row in record["results"] if row["case"] == case]

@@ -55,6 +55,14 @@ def test_pass_counts_and_cost_as_in_the_report(fixed: Record) -> None:
     assert sum("A/A 1.001" in line for line in made) == 3
 
 
+def test_a_control_that_differs_from_itself_is_told(fixed: Record) -> None:
+    assert not any("interval without 1" in line for line in lines(fixed))
+    assert fixed.ab is not None
+    noisy = [replace(each, null_low=1.02) if each.width == 3 else each for each in fixed.ab]
+    (told,) = [line for line in lines(replace(fixed, ab=noisy)) if "interval without 1" in line]
+    assert told.startswith("- A/A interval without 1 in 3 of 12 (width 3): ")
+
+
 def test_a_row_per_case_and_width_with_both_sides(fixed: Record) -> None:
     table = [line for line in lines(fixed) if line.startswith("|")]
     assert len(table) == 2 + 12

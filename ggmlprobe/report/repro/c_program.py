@@ -17,12 +17,15 @@ from ggmlprobe.report.repro.program_values import SETTERS, Made, Values, made_of
 from ggmlprobe.report.repro.template import comment, conditional, fill, literal, template
 from ggmlprobe.report.text import ascii_line
 
-CC = "cc -std=gnu11 -O1 repro.c -o repro"
+SOURCE = "repro.c"
 LINE, STEPS_LINE = 118, 190
 
 
-def program(case: Case) -> str:
+def program(case: Case, source: str = SOURCE) -> str:
     """The program's text.
+
+    Args:
+        source: file name that its head's build line gives it.
 
     Raises:
         UsageError: a case that it cannot reproduce; says why.
@@ -34,33 +37,48 @@ def program(case: Case) -> str:
         "constants": "@constants@",
     })  # fmt: skip
     constants = _constants(case, made.values, whole)
-    return fill(whole, {"comment": comment(_comment(case)), "constants": constants})
+    return fill(whole, {"comment": comment(_comment(case, source)), "constants": constants})
 
 
-def link_line(files: list[str], directory: str) -> str:
+def compile_line(source: str) -> str:
+    """The command that compiles the program, beside it."""
+    return f"cc -std=gnu11 -O1 {shlex.quote(source)} -o {shlex.quote(_binary(source))}"
+
+
+def _binary(source: str) -> str:
+    stem = source.removesuffix(".c")
+    return stem if stem != source else f"{source}.out"
+
+
+def link_line(files: list[str], directory: str, source: str = SOURCE) -> str:
     """The command that builds the program against the files of a library."""
     given = " ".join(map(shlex.quote, files))
     # a library that others' symbols are missing from (a node addon) links all the same
     loose = "-Wl,-z,lazy -Wl,--unresolved-symbols=ignore-in-shared-libs"
-    return f"{CC} {given} {shlex.quote(f'-Wl,-rpath,{directory}')} {loose}"
+    return f"{compile_line(source)} {given} {shlex.quote(f'-Wl,-rpath,{directory}')} {loose}"
 
 
-def run_line(case: Case) -> str:
+def run_line(case: Case, source: str = SOURCE) -> str:
     """How to run the program: with the variables that the run had."""
     unset = [f"-u {shlex.quote(name)}" for name, value in case.env.items() if value is None]
     # a name that no shell takes as one is in no record that a run made
     set_to = {k: v for k, v in case.env.items() if v is not None and k.isidentifier()}
     given = [f"{name}={shlex.quote(value)}" for name, value in set_to.items()]
-    return ascii_line(" ".join([*(["env", *unset] if unset else []), *given, "./repro"]))
+    binary = _binary(source)
+    program_path = binary if "/" in binary else f"./{binary}"
+    return ascii_line(
+        " ".join([*(["env", *unset] if unset else []), *given, shlex.quote(program_path)])
+    )
 
 
-def _comment(case: Case) -> list[str]:
+def _comment(case: Case, source: str) -> list[str]:
     return [
         f"{case.command} (case {case.number})",
         ascii_line(case.rows[-1].upstream_case),
         "found there: " + "; ".join(case.found()),
-        f"build: {CC} -L$LIB -lggml -lggml-base -Wl,-rpath,$LIB",
-        f"run: {run_line(case)} # 1 if a column of a width differs in bits from the column alone",
+        f"build: {compile_line(source)} -L$LIB -lggml -lggml-base -Wl,-rpath,$LIB",
+        f"run: {run_line(case, source)} "
+        "# 1 if a column of a width differs in bits from the column alone",
     ]
 
 
