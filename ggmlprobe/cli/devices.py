@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import click
 
+from ggmlprobe.cli.options import NAMES
+from ggmlprobe.endpoint import endpoint_of
+from ggmlprobe.errors import UsageError
 from ggmlprobe.worker.protocol import Event, Spec
 from ggmlprobe.worker.supervisor import Worker
 
@@ -36,23 +39,34 @@ def device_lines(device: Event) -> list[str]:
     ]
 
 
+def described(lib: str | None, endpoint: str | None) -> Event:
+    """What a child tells of the library and its devices, those of a server among them."""
+    worker = Worker(Spec(lib, endpoint=endpoint), 60.0)
+    try:
+        return worker.ready()
+    finally:
+        worker.stop()
+
+
 @click.command(short_help="Show a library, its devices and their buffer types.")
 @click.option("--lib", metavar="PATH", help="Directory or file of a libggml.")
-def devices(lib: str | None) -> None:
+@click.option("--device", "servers", type=NAMES, default=(), metavar="rpc://HOST:PORT",
+              help="Servers whose devices are shown too.")  # fmt: skip
+def devices(lib: str | None, servers: tuple[str, ...]) -> None:
     """Show the library, its version and features, its devices and buffer types.
 
     \b
     Example:
       ggmlprobe devices --lib llama.cpp/build/bin
     """
-    worker = Worker(Spec(lib), 60.0)
-    try:
-        ready = worker.ready()
-    finally:
-        worker.stop()
+    endpoints = [endpoint_of(name) for name in servers]
+    if None in endpoints:
+        raise UsageError("all devices of this machine are shown: --device takes rpc://HOST:PORT")
+    ready = described(lib, None)
     for line in library_lines(ready):
         click.echo(line)
-    for device in ready["devices"]:
+    there = [described(lib, endpoint)["devices"] for endpoint in dict.fromkeys(endpoints)]
+    for device in [*ready["devices"], *(d for each in there for d in each if d["endpoint"])]:
         click.echo("\n".join(device_lines(device)))
     for reason in ready["silent"]:
         click.echo(f"not loaded: {reason}")

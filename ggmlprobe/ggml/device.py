@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ggmlprobe.errors import UnknownDevice
-from ggmlprobe.ggml import blas, cuda_driver, memory
+from ggmlprobe.ggml import blas, cuda_driver, memory, rpc
 from ggmlprobe.ggml.computing import Computing, WeightPlace
 
 if TYPE_CHECKING:
@@ -241,7 +241,8 @@ class Backend(Computing):
 
     def compute(self, graph: Graph) -> None:
         """Compute a graph and wait for it; see `run`."""
-        self.run(self.lib.c.ggml_backend_graph_compute, self.ptr, graph.ptr)
+        compute = rpc.computed(self.lib) if self.info.endpoint else None
+        self.run(compute or self.lib.c.ggml_backend_graph_compute, self.ptr, graph.ptr)
 
     def free(self) -> None:
         """Stop the device; harmless if done before."""

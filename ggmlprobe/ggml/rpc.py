@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from ggmlprobe.errors import NoServer, SymbolMissing
@@ -46,6 +47,22 @@ def register(lib: Library, endpoint: str) -> list[str]:
     return [
         lib.text(lib.c.ggml_backend_dev_name(lib.c.ggml_backend_dev_get(index))) for index in new
     ]
+
+
+def computed(lib: Library) -> Callable[[Any, Any], int]:
+    """Return ggml_backend_graph_compute for a server's device, with the wait that it lacks.
+
+    It comes back once the graph is sent; a byte of the result cannot be read before it is computed.
+    """
+
+    def compute(backend: Any, graph: Any) -> int:
+        status: int = lib.c.ggml_backend_graph_compute(backend, graph)
+        if status == 0:
+            last = lib.c.ggml_graph_node(graph, lib.c.ggml_graph_n_nodes(graph) - 1)
+            lib.c.ggml_backend_tensor_get(last, lib.ffi.new("char *"), 0, 1)
+        return status
+
+    return compute
 
 
 def _proc(lib: Library, name: str) -> Any:
