@@ -194,7 +194,7 @@ class CaseRun:
             unwritten=sum(o["unwritten"] for o in outcomes),
             seeds=[self._seed_result(s, o) for s, o in zip(self.seeds, outcomes, strict=True)],
             compute_seconds=sum(event["compute_seconds"] for event in events),
-            **self._measured(width),
+            **events[-1].get("choices", {}), **self._measured(width),
         )  # fmt: skip
 
     def _why(self, verdict: Verdict, outcomes: list[dict[str, Any]]) -> str | None:

@@ -42,7 +42,12 @@ class LibraryInfo:
 class DeviceRecord:
     """The ggml device that computed."""
 
-    name: str = field(metadata={"doc": "ggml_backend_dev_name."})
+    name: str = field(
+        metadata={
+            "doc": "ggml_backend_dev_name; the devices of a scheduler with + between, as their "
+            "descriptions, backends and types."
+        }
+    )
     description: str = field(metadata={"doc": "ggml_backend_dev_description."})
     backend: str = field(metadata={"doc": "Name of the backend the device belongs to."})
     type: str = field(metadata={"doc": "ggml_backend_dev_type: CPU, GPU, IGPU or ACCEL."})
@@ -53,7 +58,7 @@ class DeviceRecord:
         default_factory=dict,
         metadata={
             "doc": "Every entry of ggml_backend_get_features; for CUDA also COMPUTE_CAPABILITY and "
-            "SM_COUNT from the driver."
+            "SM_COUNT from the driver, for BLAS OPENBLAS_CONFIG and OPENBLAS_CORENAME."
         },
     )
     endpoint: str | None = field(
@@ -73,7 +78,10 @@ class Config:
     library: LibraryInfo = field(metadata={"doc": "The libggml that was probed."})
     device: DeviceRecord = field(metadata={"doc": "The device that computed."})
     buft: str | None = field(
-        metadata={"doc": "Buffer type of the weights; null is the device's default."}
+        metadata={
+            "doc": "Buffer type of the weights; null is the device's default, or what llama.cpp "
+            "would choose where nodes are scheduled."
+        }
     )
     threads: int = field(metadata={"doc": "Threads at width 1.", "minimum": 1})
     threads_batch: int = field(metadata={"doc": "Threads at widths above 1.", "minimum": 1})

@@ -122,8 +122,27 @@ class Result:
     stderr_tail: list[str] = field(
         default_factory=list, metadata={"doc": "Last lines the child wrote to stderr."}
     )
+    backends: list[str] = field(
+        default_factory=list,
+        metadata={
+            "doc": "Devices that a scheduler gave the op's nodes to, in the nodes' order, each "
+            "once; empty where a single device was asked for."
+        },
+    )
+    weights_buft: str | None = field(
+        default=None,
+        metadata={
+            "doc": "Buffer type of the weights, or of the K and V caches, where a scheduler ran; "
+            "else it is that of the config."
+        },
+    )
+    openblas_threads: int | None = field(
+        default=None,
+        metadata={"doc": "Threads that OpenBLAS told once it had computed; null where it did not."},
+    )
     compute_seconds: float | None = field(
-        default=None, metadata={"doc": "Seconds inside ggml_backend_graph_compute for this row."}
+        default=None,
+        metadata={"doc": "Seconds inside ggml_backend_graph_compute or ggml_backend_sched's."},
     )
     kernels: list[Kernel] = field(
         default_factory=list, metadata={"doc": "Kernels that ran, largest share first."}

@@ -13,7 +13,7 @@ from ggmlprobe.record.config import Config
 from ggmlprobe.record.result import CaseClasses, Result
 from ggmlprobe.record.timing import Slowdown, Timing
 
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 """Raised whenever a field is added, removed or changes its meaning."""
 
 

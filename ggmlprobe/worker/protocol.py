@@ -13,7 +13,7 @@ ready    library, types, devices, files that are loaded, symbols that an interpo
 connecting  before a server's devices are registered (once, before ready)
 refused  message, error (a class of errors: the library, a setting or a file cannot be used)
 begin    phase (inputs, serial, width, or a pass), seed, width: what a death is blamed on
-outcome  seed, outcome (fields of probe.Outcome), compute_seconds
+outcome  seed, outcome (fields of probe.Outcome), compute_seconds, choices (fields of record.Result)
 measured phase (the pass), width, data (fields of record.Result)
 failed   seed, width (None: every width left), verdict, detail
 turn     done, planned: rounds of timing; where the request has turns, the child now waits for a
