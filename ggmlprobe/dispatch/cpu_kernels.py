@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ggmlprobe.dispatch.symbols import Objects, require_symbols
+from ggmlprobe.ggml import blas
 from ggmlprobe.ggml.demangle import demangle
 from ggmlprobe.ggml.library import Library
 from ggmlprobe.ggml.maps import files_of, mapped_here
@@ -55,7 +56,7 @@ class Tally:
 
 
 def open_objects(library: Library) -> Objects:
-    """What is mapped into this process now, and which of it is the library.
+    """What is mapped into this process now, and which of it is the library, its BLAS included.
 
     Raises:
         UsageError: a stripped library, whose kernels have no names.
@@ -63,7 +64,9 @@ def open_objects(library: Library) -> Objects:
     mappings = mapped_here()
     own = files_of(library, [each.path for each in mappings])
     require_symbols(own)
-    return Objects(mappings, own)
+    product = blas.address(library)
+    theirs = [each.path for each in mappings if product in range(each.start, each.end)]
+    return Objects(mappings, [*own, *theirs])
 
 
 def tally(objects: Objects, samples: Iterable[tuple[int, int]], into: Tally) -> None:

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import partial
+from itertools import groupby
 from typing import Any
 
 from ggmlprobe.dispatch import cpu_kernels, cuda_kernels, vulkan_kernels
 from ggmlprobe.dispatch.symbols import require_symbols
+from ggmlprobe.ggml.device import BETWEEN
 from ggmlprobe.ggml.native import native_library
 from ggmlprobe.ggml.sampler import Sampler
 from ggmlprobe.ops.base import Evaluator, Op, Session
 
 Fields = Iterator[tuple[int, dict[str, Any]]]
+Way = Callable[[Session, Evaluator, Sequence[int]], Fields]
 
 
 def check(objects: Sequence[str], backends: Collection[str]) -> None:
@@ -25,7 +28,7 @@ def check(objects: Sequence[str], backends: Collection[str]) -> None:
     Raises:
         UsageError: a stripped library. LibraryNotFound: native/ is not built.
     """
-    if "CPU" in backends:
+    if "CPU" in {each for name in backends for each in name.split(BETWEEN)}:
         require_symbols(objects)
         native_library("sampler")
 
@@ -36,13 +39,34 @@ def measure(session: Session, op: Op, evaluator: Evaluator, widths: Sequence[int
     Raises:
         UsageError: a library without symbols. LibraryNotFound: native/ is not built.
     """
-    ways = {"CPU": on_cpu, "CUDA": cuda_kernels.measure, "Vulkan": vulkan_kernels.measure}
-    way = ways.get(session.backend.info.backend)
-    if way is None:
-        name = session.backend.info.backend
-        yield from ((width, {"kernels_note": f"{name} tells no kernel names"}) for width in widths)
-        return
-    yield from way(session, evaluator, widths)
+    ways: dict[str, Way] = {
+        "CPU": on_cpu, "CUDA": cuda_kernels.measure, "Vulkan": vulkan_kernels.measure
+    }  # fmt: skip
+    for (name, *others), group in groupby(widths, partial(_tellers, evaluator)):
+        way = ways.get(name, partial(_untold, name))
+        for width, fields in way(session, evaluator, list(group)):
+            notes = [f"{other} ran nodes, too" for other in others]
+            yield width, _noted(fields, notes)
+
+
+def _tellers(evaluator: Evaluator, width: int) -> list[str]:
+    """Backends that ran a width's nodes, the one that names kernels first.
+
+    A GPU's before the CPU's; a BLAS computes in threads of the CPU and is sampled with it.
+    """
+    ran = {device.backend for device in evaluator.blocks[width].placed.devices}
+    own = sorted(ran - {"CPU", "BLAS"})
+    return [*own, "CPU"] if not own or ran - set(own) else own
+
+
+def _untold(name: str, session: Session, evaluator: Evaluator, widths: Sequence[int]) -> Fields:
+    yield from ((width, {"kernels_note": f"{name} tells no kernel names"}) for width in widths)
+
+
+def _noted(fields: dict[str, Any], more: Sequence[str]) -> dict[str, Any]:
+    """The fields with more notes."""
+    notes = [*filter(None, [fields.get("kernels_note")]), *more]
+    return fields | ({"kernels_note": "; ".join(notes)} if notes else {})
 
 
 def on_cpu(session: Session, evaluator: Evaluator, widths: Sequence[int]) -> Fields:

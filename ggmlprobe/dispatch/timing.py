@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from ggmlprobe.dispatch import price
+from ggmlprobe.ggml.device import BETWEEN
 from ggmlprobe.ops.base import Evaluator, Op, Session, WeightSet
 from ggmlprobe.ops.timed import TimedGraph
 from ggmlprobe.record import TimeStats
@@ -44,8 +45,12 @@ UNTOLD = 4 * 2**30
 
 
 def last_level_cache(device_type: str, folder: Path = CACHES) -> int:
-    """Bytes of the largest cache of the first CPU; a fixed size for any other device."""
-    if device_type != "CPU":
+    """Bytes of the largest cache of the first CPU; a fixed size for a device with one of its own.
+
+    Args:
+        device_type: of a scheduler's devices with + between; an ACCEL computes on the CPU.
+    """
+    if set(device_type.split(BETWEEN)) - {"CPU", "ACCEL"}:
         return DEVICE_CACHE
     sizes = [path.read_text(encoding="ascii").strip() for path in folder.glob("index*/size")]
     return max((int(s[:-1]) * UNITS[s[-1]] for s in sizes if s[-1:] in UNITS), default=CPU_CACHE)
