@@ -12,6 +12,7 @@ from importlib import metadata
 from pathlib import Path
 
 import ggmlprobe
+from ggmlprobe import system
 
 # variables that ggml's backends, their drivers or their thread pools read
 READ_BY_GGML = re.compile(r"^(GGML_|LLAMA_|CUDA_|HIP_|VK_|MESA_|OMP_|GOMP_|OPENBLAS_)")
@@ -60,11 +61,11 @@ def collect_environment(environ: Mapping[str, str] = os.environ) -> Environment:
         environ: where to look for variables that ggml reads.
     """
     cpuinfo = _read("/proc/cpuinfo")
-    available = _available_cores()
+    available = system.cores()
     return Environment(
         cpu=cpu_model(cpuinfo) or platform.processor() or platform.machine(),
         cores_physical=physical_cores(cpuinfo, available),
-        cores_available=len(available) or os.cpu_count() or 1,
+        cores_available=len(available),
         os=_os_name(),
         kernel=f"{platform.system()} {platform.release()} {platform.machine()}",
         python=platform.python_version(),
@@ -112,12 +113,6 @@ def without_home(text: str, environ: Mapping[str, str] = os.environ) -> str:
     """The text with the user's home directory written ``~``."""
     home = environ.get("HOME", "").rstrip("/")
     return re.sub(rf"{re.escape(home)}(?=/|$|:)", "~", text) if home else text
-
-
-def _available_cores() -> set[int]:
-    if hasattr(os, "sched_getaffinity"):
-        return os.sched_getaffinity(0)
-    return set(range(os.cpu_count() or 1))
 
 
 def _os_name() -> str:

@@ -7,13 +7,13 @@ line counts once its newline is there. Of two lines for the same row the later o
 
 from __future__ import annotations
 
-import fcntl
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, TypeVar
 
+from ggmlprobe import system
 from ggmlprobe.errors import FileExists, RecordError, UsageError
 from ggmlprobe.record import (
     BlockComparison,
@@ -258,11 +258,9 @@ def _open_locked(path: Path, existing: bool) -> int:
         raise FileExists(f"{path} exists: --resume goes on with it, --force replaces it") from error
     except OSError as error:
         raise UsageError(f"cannot write {path}: {error.strerror}: name another file") from error
-    try:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError as error:
+    if not system.lock(fd):
         os.close(fd)
-        raise UsageError(f"{path} is being written by another run: name another file") from error
+        raise UsageError(f"{path} is being written by another run: name another file")
     return fd
 
 

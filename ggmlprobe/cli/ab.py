@@ -19,7 +19,7 @@ from ggmlprobe.cli.op import WIDTHS
 from ggmlprobe.cli.op_specs import Chosen, add_commands
 from ggmlprobe.cli.options import NAMES, THREADS_MAX, ProbeOptions
 from ggmlprobe.cli.rows import check_exports, exit_status, publish
-from ggmlprobe.cli.run import RETRIED, collect, command_line, cpu_seconds
+from ggmlprobe.cli.run import RETRIED, collect, command_line
 from ggmlprobe.configs import configs_of, only_device
 from ggmlprobe.dispatch import ab as duel
 from ggmlprobe.errors import UsageError
@@ -33,6 +33,7 @@ from ggmlprobe.record import (
     collect_environment,
 )
 from ggmlprobe.runner import Case, Runner
+from ggmlprobe.system import cpu_seconds
 from ggmlprobe.worker.protocol import Event, Spec
 from ggmlprobe.worker.supervisor import Worker
 

@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 from typing import Any
 
+from ggmlprobe import system
 from ggmlprobe.cli.options import ProbeOptions
 from ggmlprobe.configs import configs_of, environments, named_devices
 from ggmlprobe.dispatch.passes import check_kernels
@@ -19,7 +20,7 @@ Env = dict[str, str | None]
 
 def cores() -> int:
     """Cores this process may use."""
-    return len(os.sched_getaffinity(0))
+    return len(system.cores())
 
 
 def cache_dir() -> str | None:

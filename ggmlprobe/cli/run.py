@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import resource
 import shlex
 import sys
 from collections.abc import Callable, Iterator
@@ -28,6 +27,7 @@ from ggmlprobe.record import (
     collect_environment,
 )
 from ggmlprobe.runner import Case, Runner
+from ggmlprobe.system import cpu_seconds
 from ggmlprobe.worker.protocol import Event
 
 RETRIED = ("CRASH", "TIMEOUT", "OOM")
@@ -125,9 +125,3 @@ def collect(
 
     ending = take_all(drive(runner, header.configs, cases), take, progress)
     return gathered.record(header, ending.interrupted), ending.error
-
-
-def cpu_seconds() -> float:
-    """User and system time of this process and of the children that have ended."""
-    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
-    return sum(each.ru_utime + each.ru_stime for each in used)

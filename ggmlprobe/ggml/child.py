@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import faulthandler
 import os
-import sys
 import warnings
 from collections.abc import Callable
 from functools import partial
 
-if sys.platform != "win32":
-    import resource
+from ggmlprobe import system
 
 CAN_FORK = hasattr(os, "fork")
 
@@ -22,8 +20,7 @@ def _silence() -> None:
     # a libggml of early 2025 starts a debugger all the same
     os.environ["PATH"] = ""
     os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
-    if sys.platform != "win32":
-        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    system.no_core_files()
 
 
 def _say(descriptor: int, line: str) -> None:

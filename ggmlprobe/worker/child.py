@@ -8,13 +8,12 @@ import functools
 import importlib
 import json
 import os
-import resource
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, TextIO
 
-from ggmlprobe import faults, probe
+from ggmlprobe import faults, probe, system
 from ggmlprobe.checks import paired
 from ggmlprobe.dispatch import passes
 from ggmlprobe.errors import (
@@ -25,10 +24,12 @@ from ggmlprobe.errors import (
     UsageError,
 )
 from ggmlprobe.ggml import backends, interposer
-from ggmlprobe.ggml.device import Backend, devices
+from ggmlprobe.ggml.computing import Computing
+from ggmlprobe.ggml.device import devices
 from ggmlprobe.ggml.find import Found, find
 from ggmlprobe.ggml.library import Library, check
 from ggmlprobe.ggml.op_ids import op_ids
+from ggmlprobe.ggml.sched import start
 from ggmlprobe.ops import OPS
 from ggmlprobe.ops.base import Op, Session
 from ggmlprobe.pool import PoolStore
@@ -80,8 +81,8 @@ class Child:
         )
         check(self.library)
         directory = Path(spec.cache_dir) if spec.cache_dir else None
-        self.pools = PoolStore(self.library, directory, len(os.sched_getaffinity(0)))
-        self.backends: dict[str | None, Backend] = {}
+        self.pools = PoolStore(self.library, directory, len(system.cores()))
+        self.backends: dict[str | None, Computing] = {}
         self.models: Any = None
         if spec.endpoint is not None:
             self.say("connecting")
@@ -120,7 +121,7 @@ class Child:
     def session(self, request: Request) -> Session:
         """The device and settings a request names."""
         if request.device not in self.backends:
-            self.backends[request.device] = Backend(self.library, request.device)
+            self.backends[request.device] = start(self.library, request.device)
         backend = self.backends[request.device]
         return Session(
             self.library, backend, self.pools, request.buft, request.threads,
@@ -152,9 +153,8 @@ class Child:
                     self.run_pass(name, session, op, block or serial, widths, request.seeds[0])
         except ROW_ERRORS as error:
             self.fail(error)
-        rss = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
         spent = session.backend.compute_seconds - before
-        self.say("done", compute_seconds=spent, peak_rss_bytes=rss)
+        self.say("done", compute_seconds=spent, peak_rss_bytes=system.peak_rss_bytes())
 
     @contextlib.contextmanager
     def evaluators(self, request: Request, session: Session, op: Op) -> Iterator[Any]:
@@ -211,7 +211,8 @@ class Child:
             spent = session.backend.compute_seconds - before
             before = session.backend.compute_seconds
             fields = dataclasses.asdict(outcome)
-            self.say("outcome", seed=seed, outcome=fields, compute_seconds=spent)
+            choices = session.choices(block or serial, outcome.width)
+            self.say("outcome", seed=seed, outcome=fields, compute_seconds=spent, choices=choices)
 
     def run_pass(
         self, name: str, session: Session, op: Op, evaluator: Any, widths: list[int], seed: int

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import resource
 import time
 from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ggmlprobe import system
 from ggmlprobe.errors import ComputeFailed, OutOfMemory, Unsupported
 from ggmlprobe.ggml.llama.context import ModelContext
 from ggmlprobe.ggml.llama.library import Llama
@@ -131,5 +131,4 @@ def run(child: Child, request: ModelRequest) -> None:
         child.fail(error)
     finally:
         spent = session.end()
-    rss = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-    session.say("done", compute_seconds=spent, peak_rss_bytes=rss)
+    session.say("done", compute_seconds=spent, peak_rss_bytes=system.peak_rss_bytes())

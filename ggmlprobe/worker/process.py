@@ -5,13 +5,13 @@ from __future__ import annotations
 import ctypes
 import json
 import os
-import resource
 import signal
 import sys
 import traceback
 from pathlib import Path
 from typing import TextIO
 
+from ggmlprobe import system
 from ggmlprobe.errors import InternalError, ProbeError
 
 # linux/prctl.h
@@ -28,7 +28,7 @@ def quiet_start() -> TextIO:
     """Keep stdout for events: what the library prints there goes to stderr; no core files."""
     events = os.fdopen(os.dup(1), "w", encoding="ascii")
     os.dup2(2, 1)
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    system.no_core_files()
     # upstream's abort handler would start a debugger, for seconds
     os.environ.setdefault("GGML_NO_BACKTRACE", "1")
     return events

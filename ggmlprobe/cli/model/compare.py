@@ -16,7 +16,7 @@ from ggmlprobe.cli.model.options import ModelOptions, model_options
 from ggmlprobe.cli.options import Finite, Names, Range, Setting
 from ggmlprobe.cli.progress import Progress
 from ggmlprobe.cli.rows import check_exports, exit_status, publish, take_all
-from ggmlprobe.cli.run import RETRIED, command_line, cpu_seconds
+from ggmlprobe.cli.run import RETRIED, command_line
 from ggmlprobe.configs import configs_of, environments
 from ggmlprobe.errors import NothingRan, ProbeError, UsageError
 from ggmlprobe.model.campaign import Campaign, Plan
@@ -25,6 +25,7 @@ from ggmlprobe.model.prompts import Prompt, chosen
 from ggmlprobe.model.rates import record_of
 from ggmlprobe.model.record import BlockComparison, ModelSettings
 from ggmlprobe.record import SCHEMA_VERSION, Config, Header, Record, collect_environment
+from ggmlprobe.system import cpu_seconds
 from ggmlprobe.worker.model_client import ask
 from ggmlprobe.worker.protocol import Event, ModelRequest, Spec
 from ggmlprobe.worker.supervisor import Worker

@@ -16,7 +16,7 @@ from ggmlprobe.cli.model.compare import start
 from ggmlprobe.cli.model.options import ModelOptions, model_options
 from ggmlprobe.cli.progress import Progress
 from ggmlprobe.cli.rows import check_exports, exit_status, publish, take_all
-from ggmlprobe.cli.run import RETRIED, command_line, cpu_seconds
+from ggmlprobe.cli.run import RETRIED, command_line
 from ggmlprobe.errors import ProbeError, UsageError
 from ggmlprobe.model.program_runs import Programs
 from ggmlprobe.model.prompts import Prompt, chosen
@@ -33,6 +33,7 @@ from ggmlprobe.record import (
     collect_environment,
 )
 from ggmlprobe.report.model_speculate import FORMATS
+from ggmlprobe.system import cpu_seconds
 from ggmlprobe.worker import upstream
 from ggmlprobe.worker.protocol import Event
 
