@@ -23,6 +23,7 @@ from ggmlprobe.cli.preset import preset
 from ggmlprobe.cli.report import report
 from ggmlprobe.cli.repro import repro
 from ggmlprobe.cli.selftest import selftest
+from ggmlprobe.cli.serve import serve
 from ggmlprobe.cli.sweep import sweep
 from ggmlprobe.cli.threshold import threshold
 from ggmlprobe.errors import ProbeError
@@ -102,6 +103,7 @@ def main() -> None:
 
 
 for command in (
-    op, sweep, bisect, threshold, ab, model, preset, report, repro, diff, devices, selftest,
+    op, sweep, bisect, threshold, ab, model, preset, report, repro, diff, devices, serve,
+    selftest,
 ):  # fmt: skip
     main.add_command(command)

@@ -17,6 +17,8 @@ from ggmlprobe.ops.base import Evaluator, Op, Session
 Fields = Iterator[tuple[int, dict[str, Any]]]
 Way = Callable[[Session, Evaluator, Sequence[int]], Fields]
 
+UNTOLD = {"RPC": "kernels run on the server, where they are not seen"}
+
 
 def check(objects: Sequence[str], backends: Collection[str]) -> None:
     """Refuse before a run what the pass could not name during it.
@@ -60,7 +62,8 @@ def _tellers(evaluator: Evaluator, width: int) -> list[str]:
 
 
 def _untold(name: str, session: Session, evaluator: Evaluator, widths: Sequence[int]) -> Fields:
-    yield from ((width, {"kernels_note": f"{name} tells no kernel names"}) for width in widths)
+    why = UNTOLD.get(name, f"{name} tells no kernel names")
+    yield from ((width, {"kernels_note": why}) for width in widths)
 
 
 def _noted(fields: dict[str, Any], more: Sequence[str]) -> dict[str, Any]:

@@ -196,7 +196,8 @@ def measure(
         each = [second / copies for second in seconds]
         moved = evaluator.weights_read(width) + evaluator.blocks[width].moved
         stats = _stats(each, copies, session.hot, rig, moved, op.flops(width))
-        yield width, {"time": dataclasses.asdict(stats), "time_note": note(stats)}
+        said = note(stats, session.backend.info.endpoint)
+        yield width, {"time": dataclasses.asdict(stats), "time_note": said}
 
 
 def _stats(
@@ -211,9 +212,13 @@ def _stats(
     )  # fmt: skip
 
 
-def note(stats: TimeStats) -> str | None:
-    """What is uncertain about a time, or None."""
-    found = []
+def note(stats: TimeStats, endpoint: str | None = None) -> str | None:
+    """What is uncertain about a time, or None.
+
+    Args:
+        endpoint: of the server that computed.
+    """
+    found = [f"a round trip to {endpoint} in each graph"] if endpoint else []
     if price.drifts(stats.samples):
         found.append(f"drifted by {stats.drift:+.0%} while it was timed")
     if not stats.hot and stats.weights_bytes < REACH * stats.cache_bytes:

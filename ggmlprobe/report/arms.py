@@ -11,7 +11,7 @@ from ggmlprobe.dispatch.proof import main_kernel
 from ggmlprobe.record import Record, Result
 from ggmlprobe.report.footer import footer
 from ggmlprobe.report.kernels import short
-from ggmlprobe.report.matrix import ALONE, BESIDE
+from ggmlprobe.report.marks import ALONE, BESIDE
 from ggmlprobe.report.table import Layout, command_line, constant_line, layout_of, pipe_table
 from ggmlprobe.report.text import NONE, ascii_line, number, ranges
 from ggmlprobe.report.times import interval, time_lines

@@ -55,6 +55,8 @@ def device_line(record: Record) -> str:
         f"driver {ascii_line(driver)}" if driver else "",
     ]
     parts += [f"{name} {_values(record, name)}" for name in ("buft", "threads", "threads_batch")]
+    if any(config.device.endpoint for config in record.configs):
+        parts.append("threads of a server are its own")
     if any(config.env for config in record.configs):
         parts.append(f"env {_values(record, 'env')}")
     return ", ".join(filter(None, parts))

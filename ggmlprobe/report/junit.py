@@ -6,7 +6,7 @@ from junitparser import Error, Failure, JUnitXml, Skipped, TestCase, TestSuite
 
 from ggmlprobe.record import Config, Record, Result
 from ggmlprobe.report.notes import whole
-from ggmlprobe.report.rows import CONFIG_COLUMNS, library_label
+from ggmlprobe.report.rows import CONFIG_COLUMNS, device_label, library_label
 from ggmlprobe.report.text import ascii_line, number, ranges
 from ggmlprobe.verdict import FINDINGS, Verdict
 
@@ -25,7 +25,7 @@ def render(record: Record) -> str:
 
 
 def _suite(record: Record, config: Config) -> TestSuite:
-    suite = TestSuite(ascii_line(f"{config.id} {config.device.name}"))
+    suite = TestSuite(ascii_line(f"{config.id} {device_label(config)}"))
     suite.timestamp = ascii_line(record.environment.date)
     suite.add_property("command", ascii_line(record.command))
     suite.add_property("library", library_label(config.library))

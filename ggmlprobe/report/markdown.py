@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 
 from ggmlprobe.classes import Classes
 from ggmlprobe.record import CaseClasses, Record, Result
+from ggmlprobe.report import by_device
 from ggmlprobe.report.ab import table as ab_table
 from ggmlprobe.report.bisection import Bisections
 from ggmlprobe.report.footer import footer
@@ -37,7 +38,7 @@ def table(record: Record) -> str:
         blocks += [constant_line(found.constant), found.table(), "\n".join(found.notes())]
     elif record.results:
         blocks.append(constant_line(layout))
-        blocks.append(pipe_table(columns_of(record, layout, notes)))
+        blocks += [pipe_table(columns_of(record, layout, notes)), by_device.table(record)]
     blocks.append("\n".join(notes.lines()))
     if not record.bisections:
         blocks.append("\n".join(_class_lines(record, layout)))
@@ -104,9 +105,10 @@ def _case_lines(
         label = ascii_line(entry.case)
         if row is not None:
             label = " ".join(f"{name}={cell(row)}" for name, cell in layout.varying.items())
-        lines.append((f"{prefix}{label}".strip() or title, text(entry)))
+        if said := text(entry):
+            lines.append((f"{prefix}{label}".strip() or title, said))
     texts = {text for _, text in lines}
-    if len(lines) > 1 and len(texts) == 1:
+    if len(lines) == len(record.classes) > 1 and len(texts) == 1:
         return [f"- {title} of all {len(lines)} cases: {texts.pop()}"]
     return [f"- {label}: {text}" for label, text in lines]
 

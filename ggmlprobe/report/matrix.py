@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from ggmlprobe.record import Record, Result
+from ggmlprobe.report import by_device
 from ggmlprobe.report.footer import footer
 from ggmlprobe.report.kernels import kernel_lines, short
+from ggmlprobe.report.marks import ALONE, BESIDE
 from ggmlprobe.report.notes import whole
 from ggmlprobe.report.rows import class_letters
 from ggmlprobe.report.settings import setting_lines
@@ -14,19 +16,6 @@ from ggmlprobe.report.table import Layout, command_line, constant_line, layout_o
 from ggmlprobe.report.text import NONE, ascii_line, ranges
 from ggmlprobe.verdict import FINDINGS, Verdict
 
-# a row without a comparison has no class: its mark stands alone
-ALONE = {
-    Verdict.CRASH: "cr",
-    Verdict.TIMEOUT: "to",
-    Verdict.OOM: "oom",
-    Verdict.UNSUPPORTED: ".",
-}
-BESIDE = {
-    Verdict.NAN: "n",
-    Verdict.NONDETERMINISTIC: "?",
-    Verdict.WRONG: "!",
-    Verdict.PRECISION: "p",
-}
 NO_LETTER = "x"
 
 Rows = Mapping[int, Result]
@@ -34,7 +23,7 @@ Rows = Mapping[int, Result]
 
 def table(record: Record) -> str:
     """Markdown: command, a matrix for each op, legend, why rows are missing, footer."""
-    blocks = [command_line(record.command), tables(record)]
+    blocks = [command_line(record.command), tables(record), by_device.table(record)]
     blocks += ["\n".join(setting_lines(record))]
     blocks += ["\n".join([*kernel_lines(record), *footer(record)])]
     return "\n\n".join(filter(None, blocks)) + "\n"

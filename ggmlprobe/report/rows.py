@@ -48,6 +48,12 @@ def env_label(env: Mapping[str, str | None]) -> str:
     return " ".join(ascii_line(f"{name}={value or ''}") for name, value in env.items()) or NONE
 
 
+def device_label(config: Config) -> str:
+    """Name of the device; with the server's address where it is on one, as ggml writes both."""
+    name, endpoint = config.device.name, config.device.endpoint
+    return ascii_line(name if endpoint is None or endpoint in name else f"{name}[{endpoint}]")
+
+
 def _of_model(config: Config, name: str) -> str:
     """A setting of the model; a dash where the config has none."""
     return NONE if config.model is None else param(getattr(config.model, name))
@@ -56,7 +62,7 @@ def _of_model(config: Config, name: str) -> str:
 CONFIG_COLUMNS: dict[str, Callable[[Config], str]] = {
     "library": lambda config: library_label(config.library),
     "path": lambda config: ascii_line(config.library.path),
-    "device": lambda config: ascii_line(config.device.name),
+    "device": device_label,
     "buft": lambda config: ascii_line(config.buft or "default"),
     "threads": lambda config: str(config.threads),
     "threads_batch": lambda config: str(config.threads_batch),
@@ -86,6 +92,7 @@ CONFIG_FIELDS: dict[str, Callable[[Config], Any]] = {
     "library_version": lambda config: config.library.version,
     "library_commit": lambda config: config.library.commit,
     "device": lambda config: config.device.name,
+    "endpoint": lambda config: config.device.endpoint,
     "buft": lambda config: config.buft,
     "threads": lambda config: config.threads,
     "threads_batch": lambda config: config.threads_batch,

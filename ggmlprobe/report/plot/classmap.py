@@ -8,7 +8,7 @@ from matplotlib.patches import Rectangle
 
 from ggmlprobe.classes import joint_letters, letters
 from ggmlprobe.record import Record, Result
-from ggmlprobe.report.matrix import ALONE
+from ggmlprobe.report.marks import ALONE
 from ggmlprobe.report.plot.nothing import NothingToDraw
 from ggmlprobe.report.plot.series import by_case, labels
 from ggmlprobe.report.plot.style import GRID, INK, WIDE, class_color
