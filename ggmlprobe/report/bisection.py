@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from ggmlprobe.record import Bisection, CaseClasses, Record, Result
 from ggmlprobe.report.kernels import short
+from ggmlprobe.report.rows import backends_of
 from ggmlprobe.report.table import Layout, layout_of, pipe_table
 from ggmlprobe.report.text import NONE, ascii_line, number, ranges, steps
 
@@ -19,18 +20,17 @@ Key = tuple[str, str]
 
 @dataclass
 class Line:
-    """A row of the table: values of one class and verdict.
+    """A row of the table: values of one class, verdict and backend.
 
     Attributes:
-        alike: what all its values share beside the class.
-        columns, backends, kernels: what its values have of these, each once.
+        alike: what all its values share beside the class: verdict, widths of the classes, backend.
+        columns, kernels: what its values have of these, each once.
     """
 
-    alike: tuple[str, str]
+    alike: tuple[str, str, str]
     letters: list[str]
     values: list[int] = field(default_factory=list)
     columns: dict[str, None] = field(default_factory=dict)
-    backends: dict[str, None] = field(default_factory=dict)
     kernels: dict[str, None] = field(default_factory=dict)
     max_err_scaled: float | None = None
 
@@ -88,24 +88,24 @@ class Bisections:
         return {
             self.axis: steps(line.values), "class": line.name, "at_widths": line.alike[1],
             "verdict": line.alike[0], "columns": ", ".join(line.columns) or NONE,
-            "backend": ", ".join(line.backends) or NONE,
-            "max_err_scaled": number(line.max_err_scaled),
+            "backend": line.alike[2], "max_err_scaled": number(line.max_err_scaled),
             "kernels": ", ".join(line.kernels) or NONE,
         }  # fmt: skip
 
     def _lines(self, bisection: Bisection) -> list[Line]:
         runs = [run for run in self.record.runs if run.bisection == bisection.id]
-        lines: dict[tuple[str, str, str], Line] = {}
+        lines: dict[tuple[str, ...], Line] = {}
         for run in runs:
             rows = self.rows[run.config, run.case]
             if self.axis == "width":
                 rows = [row for row in rows if row.width == run.value]
-            alike = (run.verdict, _at_widths(bisection.widths, run.width_classes))
+            at_widths = _at_widths(bisection.widths, run.width_classes)
+            alike = (run.verdict, at_widths, _backends(rows))
             line = lines.setdefault((run.letter, *alike), Line(alike, [run.letter]))
             line.values.append(run.value)
             self._add(line, rows)
         left = sorted(set(_values(bisection)) - {run.value for run in runs})
-        last = [Line((NOT_PROBED, NONE), [NONE], left)] if left else []
+        last = [Line((NOT_PROBED, NONE, NONE), [NONE], left)] if left else []
         return _merged(list(lines.values())) + last
 
     def _add(self, line: Line, rows: Sequence[Result]) -> None:
@@ -113,7 +113,6 @@ class Bisections:
         for row in rows:
             if self.axis == "width":
                 line.columns[_pattern(row)] = None
-            line.backends |= {ascii_line(name): None for name in row.backends}
             line.kernels |= {ascii_line(short(kernel.name)): None for kernel in row.kernels[:1]}
             if row.max_err_scaled is not None:
                 line.max_err_scaled = max(row.max_err_scaled, line.max_err_scaled or 0.0)
@@ -129,6 +128,11 @@ def _at_widths(widths: Sequence[int], classes: Sequence[str]) -> str:
     for width, letter in zip(widths, classes, strict=False):
         groups.setdefault(letter, []).append(width)
     return "; ".join(f"{letter} {ranges(group)}" for letter, group in groups.items()) or NONE
+
+
+def _backends(rows: Sequence[Result]) -> str:
+    """Backends of a value's rows, each once."""
+    return ", ".join(dict.fromkeys(map(backends_of, rows))) or NONE
 
 
 def _pattern(row: Result) -> str:
@@ -152,7 +156,6 @@ def _merged(lines: Sequence[Line]) -> list[Line]:
         before.values += line.values
         before.letters += line.letters
         before.columns |= line.columns
-        before.backends |= line.backends
         before.kernels |= line.kernels
         before.max_err_scaled = max(before.max_err_scaled or 0.0, line.max_err_scaled or 0.0)
     return merged
