@@ -66,9 +66,10 @@ class Side:
     threads: int
     env: dict[str, str | None]
 
-    def worker(self, timeout: float) -> Worker:
+    def worker(self, options: ProbeOptions) -> Worker:
         """A child for it."""
-        return Worker(Spec(self.lib, dict(self.env), cache_dir()), timeout)
+        spec = Spec(self.lib, dict(self.env), cache_dir(), kernels=options.kernels)
+        return Worker(spec, options.timeout)
 
     def config(self, ready: Event, options: ProbeOptions, number: int) -> Config:
         """Its config."""
@@ -148,7 +149,7 @@ def probe(chosen: Chosen, options: ProbeOptions, **given: Any) -> None:
     if options.retry and options.resume is None:
         raise UsageError("--retry goes with --resume FILE")
     pair = sides(options, given)
-    workers = [side.worker(options.timeout) for side in (*pair, pair[0])]
+    workers = [side.worker(options) for side in (*pair, pair[0])]
     try:
         both = [worker.ready() for worker in workers[:2]]
         cases = chosen.cases(both[0], options.widths or WIDTHS)

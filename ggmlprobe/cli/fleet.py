@@ -79,8 +79,11 @@ class Fleet:
         """The worker for a server and environment, and what it tells; only the first keeps on."""
         key = (endpoint, *env.items())
         if key not in self._children:
-            spec = Spec(self.options.lib, env, cache_dir(), endpoint=endpoint)
-            worker = Worker(spec, self.options.timeout)
+            options = self.options
+            spec = Spec(
+                options.lib, env, cache_dir(), endpoint=endpoint, kernels=options.kernels
+            )  # fmt: skip
+            worker = Worker(spec, options.timeout)
             try:
                 ready = worker.ready()
             finally:

@@ -72,7 +72,7 @@ class ArmFleet(Fleet):
         """Load the library as it is, then with each arm."""
         options = self.options
         buft = options.buft[0] if options.buft else None
-        ready = self._add(Spec(options.lib, {}, cache_dir()), None, buft)
+        ready = self._add(Spec(options.lib, {}, cache_dir(), kernels=True), None, buft)
         self.files = ready["files"]
         backend = self.configs[0].device.backend
         found = self._chosen(backend, ready)
@@ -81,7 +81,7 @@ class ArmFleet(Fleet):
         check_kernels(self.files, {backend})
         for arm in found:
             before = [str(native_library(name)) for name in arm.interposers]
-            spec = Spec(options.lib, arm.child_env(), cache_dir(), before)
+            spec = Spec(options.lib, arm.child_env(), cache_dir(), before, kernels=True)
             self._add(spec, arm, arm.buft or buft)
         return ready
 

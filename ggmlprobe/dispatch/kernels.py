@@ -9,6 +9,7 @@ from typing import Any
 
 from ggmlprobe.dispatch import cpu_kernels, cuda_kernels, vulkan_kernels
 from ggmlprobe.dispatch.symbols import require_symbols
+from ggmlprobe.ggml import vulkan_labels
 from ggmlprobe.ggml.device import BETWEEN
 from ggmlprobe.ggml.native import native_library
 from ggmlprobe.ggml.sampler import Sampler
@@ -30,9 +31,12 @@ def check(objects: Sequence[str], backends: Collection[str]) -> None:
     Raises:
         UsageError: a stripped library. LibraryNotFound: native/ is not built.
     """
-    if "CPU" in {each for name in backends for each in name.split(BETWEEN)}:
+    named = {each for name in backends for each in name.split(BETWEEN)}
+    if "CPU" in named:
         require_symbols(objects)
         native_library("sampler")
+    if "Vulkan" in named:
+        vulkan_labels.require()
 
 
 def measure(session: Session, op: Op, evaluator: Evaluator, widths: Sequence[int]) -> Fields:

@@ -1,61 +1,32 @@
-"""Which Vulkan pipelines an op dispatches, where the build tells.
+"""Which Vulkan pipelines an op dispatches: libggml-vulkan labels each one for debuggers.
 
-Up to ggml 0.25.3 only a build with GGML_VULKAN_DEBUG names every dispatch, on stderr. The switches
-of a stock build do not say it: GGML_VK_PERF_LOGGER names ops, and GGML_VK_PIPELINE_STATS a pipeline
-once, when it is compiled.
+With GGML_VK_DEBUG_MARKERS it brackets every dispatch by a label of VK_EXT_debug_utils, "PIPELINE
+(X,Y,Z)" with the work groups, and every node by one without; native/vulkan_labels.c takes them.
 """
 
 from __future__ import annotations
 
-import os
 import re
-import tempfile
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from typing import Any
 
+from ggmlprobe.ggml.vulkan_labels import MARKERS, Labels
 from ggmlprobe.ops.base import Evaluator, Session
 
-DISPATCH = re.compile(
-    r"^ggml_vk_dispatch_pipeline\((?P<name>[^\s,]+), \{.*\}, \((?P<grid>\d+,\d+,\d+)\)\)$",
-    re.MULTILINE,
-)
-NOT_REPORTED = "only a Vulkan build with -DGGML_VULKAN_DEBUG=ON names its pipelines"
-STDERR = 2
+DISPATCH = re.compile(r"(?P<name>\S+) \((?P<grid>\d+,\d+,\d+)\)")
+NOT_LABELLED = f"this libggml labels no dispatches: {MARKERS} came later"
+TOO_MANY = "more labels than there is room for"
 
 
-class Capture:
-    """Keeps what is written to stderr, by whatever language, during a block.
-
-    Attributes:
-        text: what the last block wrote.
-    """
-
-    def __init__(self) -> None:
-        """Start with nothing."""
-        self.text = ""
-
-    @contextmanager
-    def captured(self) -> Iterator[None]:
-        """Send stderr into a file for the block."""
-        with tempfile.TemporaryFile() as file:
-            kept = os.dup(STDERR)
-            os.dup2(file.fileno(), STDERR)
-            try:
-                yield
-            finally:
-                os.dup2(kept, STDERR)
-                os.close(kept)
-                file.seek(0)
-                self.text = file.read().decode(errors="replace")
-
-
-def described(text: str) -> dict[str, Any]:
-    """The dispatches in the messages of one evaluation as fields of record.Result."""
-    calls = Counter((match["name"], match["grid"]) for match in DISPATCH.finditer(text))
-    if not calls:
-        return {"kernels_note": NOT_REPORTED}
+def described(lines: Sequence[str] | None) -> dict[str, Any]:
+    """The labels of one evaluation as fields of record.Result."""
+    if lines is None:
+        return {"kernels_note": TOO_MANY}
+    matches = [match for line in lines if (match := DISPATCH.fullmatch(line))]
+    if not matches:
+        return {"kernels_note": NOT_LABELLED}
+    calls = Counter((match["name"], match["grid"]) for match in matches)
     kernels = [
         {"name": name, "calls": count, "grid": [int(size) for size in grid.split(",")]}
         for (name, grid), count in calls.items()
@@ -67,11 +38,11 @@ def measure(
     session: Session, evaluator: Evaluator, widths: Sequence[int]
 ) -> Iterator[tuple[int, dict[str, Any]]]:
     """Fields `kernels` and `kernels_note` of each width's result."""
-    capture = Capture()
-    around, session.backend.around = session.backend.around, capture.captured
+    labels = Labels()
+    around, session.backend.around = session.backend.around, labels.kept
     try:
         for width in widths:
             evaluator.evaluate(0, width)
-            yield width, described(capture.text)
+            yield width, described(labels.lines)
     finally:
         session.backend.around = around

@@ -23,7 +23,7 @@ from ggmlprobe.errors import (
     Unsupported,
     UsageError,
 )
-from ggmlprobe.ggml import backends, interposer
+from ggmlprobe.ggml import backends, interposer, vulkan_labels
 from ggmlprobe.ggml.computing import Computing
 from ggmlprobe.ggml.device import devices
 from ggmlprobe.ggml.find import Found, find
@@ -76,6 +76,8 @@ class Child:
 
     def __init__(self, spec: Spec, out: TextIO) -> None:
         self.out = out
+        if spec.kernels:
+            vulkan_labels.open_first()
         self.library = Library.load(
             find(spec.lib), [Path(path).resolve() for path in spec.interpose]
         )

@@ -34,6 +34,7 @@ class Spec:
         cache_dir: where quantized pools are kept, None for nowhere.
         interpose: shared libraries opened before libggml, whose functions take the place of its.
         endpoint: host:port of a ggml-rpc-server whose devices the library gets.
+        kernels: the pass `kernels` may be asked for, so Vulkan is to label what it dispatches.
     """
 
     lib: str | None = None
@@ -41,6 +42,7 @@ class Spec:
     cache_dir: str | None = None
     interpose: list[str] = field(default_factory=list)
     endpoint: str | None = None
+    kernels: bool = False
 
 
 @dataclass(frozen=True)

@@ -75,7 +75,11 @@ def test_install(cmake, checkout, tmp_path):
     libraries = {"libggml-base.so", "libggml-cpu.so", "libggml.so", "libllama.so"}
     installed = {path.relative_to(tmp_path / "out") for path in (tmp_path / "out").rglob("*.*")}
     texts = {"build.json", "LICENSE.llama.cpp", "include/llama.h"}
-    native = {"sampler", *(f"interpose_{name}" for name in ("cuda", "mul_mat", "sgemm", "vec_dot"))}
+    native = {
+        "sampler",
+        "vulkan_labels",
+        *(f"interpose_{name}" for name in ("cuda", "mul_mat", "sgemm", "vec_dot")),
+    }
     libraries |= {f"libggmlprobe_{name}.so" for name in native}
     assert installed == {Path("lib") / name for name in libraries | texts}
     for name in libraries:

@@ -25,7 +25,14 @@ pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="re
 SOURCE = Path(__file__).parents[2] / "ggmlprobe"
 LIB = "ggmlprobe/lib/"
 SERVER = "ggml-rpc-server"
-NATIVE = ("sampler", "interpose_cuda", "interpose_mul_mat", "interpose_sgemm", "interpose_vec_dot")
+NATIVE = (
+    "sampler",
+    "vulkan_labels",
+    "interpose_cuda",
+    "interpose_mul_mat",
+    "interpose_sgemm",
+    "interpose_vec_dot",
+)
 LIBRARIES = {
     *(f"lib{name}.so" for name in ("ggml", "ggml-base", "ggml-cpu", "llama")),
     *(f"libggmlprobe_{name}.so" for name in NATIVE),

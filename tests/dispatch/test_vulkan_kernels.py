@@ -1,65 +1,80 @@
-"""Vulkan's pipelines from the messages of a debug build, written here by a stand-in."""
+"""Vulkan's pipelines: what labels say, and those of npm's build on lavapipe."""
 
 from __future__ import annotations
 
-import os
-from types import SimpleNamespace
+import json
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
-from ggmlprobe.dispatch import kernels, vulkan_kernels
+from ggmlprobe.dispatch.vulkan_kernels import NOT_LABELLED, TOO_MANY, described
 
-# ggml-vulkan-common.h: VK_LOG_DEBUG("ggml_vk_dispatch_pipeline(" << name << ", {" ...
-DISPATCH = "ggml_vk_dispatch_pipeline({}, {{(0x55d0, 0, 4096), (0x55d8, 64, 128), }}, ({},1,1))\n"
-
-
-class Evaluator:
-    """Says what it dispatches, if the build does."""
-
-    def __init__(self, backend: Any, debug: bool) -> None:
-        self.backend, self.debug = backend, debug
-
-    def evaluate(self, first: int, count: int) -> np.ndarray:
-        with self.backend.around():
-            os.write(2, b"ggml_vk_mul_mat_vec_q_f16(...)\n")
-            if self.debug:
-                name = "mul_mat_vec_q4_k_f32_f32" if count <= 8 else "matmul_q4_k_f32_l"
-                os.write(2, DISPATCH.format(name, 512 * count).encode())
-                os.write(2, DISPATCH.format("split_k_reduce", 3).encode() * 2)
-        return np.zeros((count, 1), np.float32)
+Cli = Callable[..., subprocess.CompletedProcess[str]]
+# as ggml 0.25.1 labels a product of 9 columns, with a pipeline that is dispatched twice added
+LABELS = [
+    "submit 0", "MUL_MAT node_0 (view)", "matmul_quant_f32_f16acc_0 (2,9,1)",
+    "split_k_reduce (3,1,1)", "split_k_reduce (3,1,1)", "submit 1",
+]  # fmt: skip
 
 
-def measured(backend: str, debug: bool, *widths: int) -> dict[int, dict[str, Any]]:
-    info = SimpleNamespace(backend=backend)
-    session: Any = SimpleNamespace(backend=SimpleNamespace(around="untouched", info=info))
-    evaluator: Any = Evaluator(session.backend, debug)
-    op: Any = None
-    out = dict(kernels.measure(session, op, evaluator, widths))
-    assert session.backend.around == "untouched"
-    return out
-
-
-def test_pipelines_and_groups(capfd: pytest.CaptureFixture[str]) -> None:
-    rows = measured("Vulkan", True, 8, 9)
-    assert [row["kernels"] for row in rows.values()] == [
-        [
-            {"name": name, "calls": 1, "grid": [512 * width, 1, 1]},
-            {"name": "split_k_reduce", "calls": 2, "grid": [3, 1, 1]},
-        ]
-        for width, name in ((8, "mul_mat_vec_q4_k_f32_f32"), (9, "matmul_q4_k_f32_l"))
+def test_pipelines_and_groups_are_told_from_nodes() -> None:
+    assert described(LABELS)["kernels"] == [
+        {"name": "matmul_quant_f32_f16acc_0", "calls": 1, "grid": [2, 9, 1]},
+        {"name": "split_k_reduce", "calls": 2, "grid": [3, 1, 1]},
     ]
-    os.write(2, b"after")
-    assert capfd.readouterr().err == "after", "stderr is given back"
 
 
-def test_stock_build_says_why_there_are_none() -> None:
-    assert measured("Vulkan", False, 1) == {1: {"kernels_note": vulkan_kernels.NOT_REPORTED}}
+@pytest.mark.parametrize(
+    ("lines", "note"), [(["MUL_MAT node_0"], NOT_LABELLED), ([], NOT_LABELLED), (None, TOO_MANY)]
+)
+def test_why_there_are_none(lines: list[str] | None, note: str) -> None:
+    assert described(lines) == {"kernels_note": note}
 
 
-def test_any_other_backend_says_so() -> None:
-    op: Any = None
-    session: Any = SimpleNamespace(backend=SimpleNamespace(info=SimpleNamespace(backend="RPC")))
-    rows = dict(kernels.measure(session, op, op, [1, 2]))
-    assert rows == {width: {"kernels_note": "RPC tells no kernel names"} for width in (1, 2)}
+def kernels(
+    cli: Cli, lib: Path, env: dict[str, str], *case: object
+) -> dict[tuple[str, int], list[dict[str, Any]]]:
+    """What the rows of a case tell, by type of the weights and width."""
+    done = cli("op", *case, "--lib", lib, "--device", "Vulkan0", "--seeds", 1, "--kernels",
+               "-o", "json", env=env)  # fmt: skip
+    assert done.returncode in (0, 1), done.stderr
+    results = json.loads(done.stdout)["results"]
+    return {(row["params"].get("type_a"), row["width"]): row["kernels"] for row in results}
+
+
+def test_a_stock_build_names_its_pipelines(
+    cli: Cli, foreign_libs: dict[str, Path], vulkan_env: dict[str, str]
+) -> None:
+    case = ("mul_mat", "--type", "f32,q4_0", "--m", 64, "--k", 256, "--widths", "1,3,9")
+    seen = kernels(cli, foreign_libs["vulkan"], vulkan_env, *case)
+    # ggml-vulkan.cpp: one work group a row (f32) or two rows (q4_0), tiles of 32 rows
+    (alone,) = seen["f32", 1]
+    assert alone["name"] == "mul_mat_vec_f32_f32_f32"
+    assert (alone["calls"], alone["grid"]) == (1, [64, 1, 1])
+    assert seen["f32", 3] == seen["f32", 1]
+    (vec,), (tiled,) = seen["q4_0", 3], seen["q4_0", 9]
+    assert vec["name"].startswith("mul_mat_vec_q4_0_")
+    assert tiled["name"].startswith("matmul_")
+    assert tiled["grid"][0] == 2
+
+
+def test_attention_names_its_pipelines(
+    cli: Cli, foreign_libs: dict[str, Path], vulkan_env: dict[str, str]
+) -> None:
+    case = ("flash_attn", "--hs", 64, "--heads", 4, "--kv-heads", 2, "--kv", 512, "--widths", "1,9")
+    seen = kernels(cli, foreign_libs["vulkan"], vulkan_env, *case)
+    names = {kernel["name"] for kernel in seen[None, 1]}
+    assert any(name.startswith("flash_attn_f32_f16_") for name in names), names
+
+
+def test_without_native_it_is_said_before_the_run(
+    cli: Cli, foreign_libs: dict[str, Path], vulkan_env: dict[str, str], tmp_path: Path
+) -> None:
+    env = vulkan_env | {"GGMLPROBE_NATIVE_DIR": str(tmp_path)}
+    done = cli("op", "mul_mat", "--kernels", "--lib", foreign_libs["vulkan"], env=env)
+    assert done.returncode == 2
+    (line,) = done.stderr.strip().splitlines()
+    assert "no libggmlprobe_vulkan_labels.so" in line
