@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ggmlprobe.errors import UnknownDevice
-from ggmlprobe.ggml import blas, cuda_driver, memory, rpc
+from ggmlprobe.ggml import blas, cuda_driver, memory, rpc, vulkan_loader
 from ggmlprobe.ggml.computing import Computing, WeightPlace
 
 if TYPE_CHECKING:
@@ -34,7 +34,8 @@ class DeviceInfo:
         memory_total: bytes.
         backend: name of the backend it belongs to.
         features: what ggml_backend_get_features lists, {} where the backend has none; for CUDA also
-            COMPUTE_CAPABILITY and SM_COUNT from the driver, for BLAS what OpenBLAS says of itself.
+            COMPUTE_CAPABILITY and SM_COUNT from the driver, for BLAS what OpenBLAS says of itself,
+            for Vulkan what its loader tells.
         bufts: names of its buffer types: default, extra ones, then host.
         endpoint: host:port of the server it is on, None for one of this machine.
     """
@@ -117,10 +118,13 @@ def _info(lib: Library, device: Any) -> DeviceInfo:
     type_ = _type(lib, device, backend)
     room = memory.available() if type_ == "CPU" else None
     name = lib.text(lib.c.ggml_backend_dev_name(device))
+    description = lib.text(lib.c.ggml_backend_dev_description(device))
     extra = blas.properties(lib) if backend == "BLAS" else {}
+    if backend == "Vulkan":
+        extra = vulkan_loader.properties(description)
     return DeviceInfo(
         name=name,
-        description=lib.text(lib.c.ggml_backend_dev_description(device)),
+        description=description,
         type=type_,
         memory_free=free[0] if room is None else min(free[0] or room, room),
         memory_total=total[0],

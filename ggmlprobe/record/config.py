@@ -58,7 +58,8 @@ class DeviceRecord:
         default_factory=dict,
         metadata={
             "doc": "Every entry of ggml_backend_get_features; for CUDA also COMPUTE_CAPABILITY and "
-            "SM_COUNT from the driver, for BLAS OPENBLAS_CONFIG and OPENBLAS_CORENAME."
+            "SM_COUNT from the driver, for BLAS OPENBLAS_CONFIG and OPENBLAS_CORENAME, for "
+            "Vulkan VULKAN_TYPE, VULKAN_API, VULKAN_DRIVER and VULKAN_VENDOR from its loader."
         },
     )
     endpoint: str | None = field(

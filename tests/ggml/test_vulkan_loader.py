@@ -125,6 +125,7 @@ def test_devices_names_the_variable(
 
     shown = cli("devices", "--lib", lib, env=drivers | {"GGML_VK_VISIBLE_DEVICES": "0"}).stdout
     assert "Vulkan0: llvmpipe (LLVM " in shown
+    assert "VULKAN_TYPE=CPU VULKAN_API=1." in shown
     assert "not loaded" not in shown
 
 
