@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ggmlprobe.errors import LibraryBroken
-from ggmlprobe.ggml import vulkan_loader
+from ggmlprobe.ggml import cuda_driver, vulkan_loader
 from ggmlprobe.ggml.find import part_of
 from ggmlprobe.ggml.maps import file_at
 from ggmlprobe.ggml.symbols import open_file, refuse_cut
@@ -108,6 +108,8 @@ def silent(lib: Library) -> list[str]:
 
 
 def _why_idle(backend: str) -> str:
+    if backend == "cuda":
+        return cuda_driver.why_none()
     return vulkan_loader.why_none() if backend == "vulkan" else "check its driver"
 
 

@@ -1,9 +1,12 @@
-"""What the CUDA driver tells of a device and ggml does not: compute capability and SM count."""
+"""What the CUDA driver tells and ggml does not: a device's size, and why there is no device."""
 
 from __future__ import annotations
 
 import re
 from importlib import import_module
+from typing import Any
+
+from ggmlprobe.ggml.dlerror import bare, explain
 
 DRIVER = "libcuda.so.1"
 # enum CUdevice_attribute of cuda.h
@@ -12,7 +15,17 @@ _DECLARATIONS = """
 int cuInit(unsigned int flags);
 int cuDeviceGet(int *device, int ordinal);
 int cuDeviceGetAttribute(int *value, int attribute, int device);
+int cuDeviceGetCount(int *count);
+int cuGetErrorName(int error, const char **name);
 """
+
+
+def _opened(driver: str) -> tuple[Any, Any]:
+    """The cffi FFI and the driver library. Raises OSError."""
+    # the parent, which names devices only, goes without cffi
+    ffi = import_module("cffi").FFI()
+    ffi.cdef(_DECLARATIONS)
+    return ffi, ffi.dlopen(driver)
 
 
 def properties(device_name: str, driver: str = DRIVER) -> dict[str, str]:
@@ -30,11 +43,8 @@ def properties(device_name: str, driver: str = DRIVER) -> dict[str, str]:
     number = re.fullmatch(r"CUDA(\d+)", device_name)
     if number is None:
         return {}
-    # the parent, which names devices only, goes without cffi
-    ffi = import_module("cffi").FFI()
-    ffi.cdef(_DECLARATIONS)
     try:
-        cuda = ffi.dlopen(driver)
+        ffi, cuda = _opened(driver)
     except OSError:
         return {}
     device, value = ffi.new("int *"), ffi.new("int *")
@@ -47,3 +57,20 @@ def properties(device_name: str, driver: str = DRIVER) -> dict[str, str]:
         told[name] = value[0]
     capability = f"{told['major']}.{told['minor']}"
     return {"COMPUTE_CAPABILITY": capability, "SM_COUNT": str(told["sm_count"])}
+
+
+def why_none(driver: str = DRIVER) -> str:
+    """Say why the CUDA backend has no device, with what to do about it."""
+    try:
+        ffi, cuda = _opened(driver)
+    except OSError as error:
+        return explain("it", f"{bare(str(error))}")
+    if status := cuda.cuInit(0):
+        name = ffi.new("const char **")
+        named = not cuda.cuGetErrorName(status, name) and name[0] != ffi.NULL
+        said = ffi.string(name[0]).decode() if named else f"error {status}"
+        return f"cuInit of {driver} says {said}: check the NVIDIA driver and its devices"
+    count = ffi.new("int *")
+    if cuda.cuDeviceGetCount(count) or not count[0]:
+        return f"{driver} has none: check CUDA_VISIBLE_DEVICES"
+    return f"{driver} has {count[0]}: the driver may be older than this build's CUDA needs"

@@ -1,0 +1,1 @@
+"""Stands in for cupti-python beside tests/c/standin_backend.cpp."""
