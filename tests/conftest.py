@@ -33,7 +33,11 @@ FOREIGN = {
     "wheel": ("pip", "libggml-python", "0.20.2.post1", "libggml/lib64"),
     "hashed": ("pip", "pywhispercpp", "1.5.1", "pywhispercpp.libs"),
     "plugins": ("npm", "@node-llama-cpp/linux-x64", "3.22.1", "package/bins/linux-x64"),
+    # of October 2025
     "plugins-0.9": ("npm", "@node-llama-cpp/linux-x64", "3.14.0", "package/bins/linux-x64"),
+    # of January 2025, the one built in July
+    "hashed-2025": ("pip", "pywhispercpp", "1.3.3", "pywhispercpp.libs"),
+    "plugins-2025": ("npm", "@node-llama-cpp/linux-x64", "3.4.0", "package/bins/linux-x64"),
     "static": ("npm", "@fugood/node-llama-linux-x64", "1.7.15", "package/index.node"),
     "vulkan": (
         "npm", "@node-llama-cpp/linux-x64-vulkan", "3.22.1", "package/bins/linux-x64-vulkan"

@@ -1,13 +1,15 @@
 /* Does width W give each token the bits it has alone? Compared with memcmp, in plain C.
  *
  *   invariance_check DUMP DEVICE mul_mat TYPE[@BUFT] M K SEED THREADS WIDTH...
- *   invariance_check DUMP DEVICE flash_attn HSK HSV HEADS KV_HEADS CELLS TYPE_K TYPE_V SEED THREADS
- *                    WIDTH...
+ *   invariance_check DUMP DEVICE mul_mat_id TYPE M K EXPERTS USED IDS SEED THREADS WIDTH...
+ *   invariance_check DUMP DEVICE flash_attn|attn_nofa HSK HSV HEADS KV_HEADS CELLS TYPE_K TYPE_V
+ *                    SEED THREADS WIDTH...
  *
  * Prints a line per width: the width, a colon, and the columns that differ. The file DUMP gets the
  * outputs as float32, token by token: all tokens alone, then each width's. Shares no code with the
  * Python package: it makes the same inputs and links the same library. BUFT: one of the device's extra
  * buffer types, to hold the weights. Backends that are plug-ins are looked for in the current folder.
+ * IDS: the experts of each token, all tokens in one list, 3,1,0,2. MASK_ROWS: see set_mask().
  * Build: cc invariance_check.c -o invariance_check -L DIR -lggml -lggml-base -Wl,-rpath,DIR -lm
  */
 #include "inputs.h"
@@ -34,7 +36,15 @@ struct ggml_init_params {
     bool   no_alloc;
 };
 
-enum { TYPE_F32 = 0, TYPE_F16 = 1, PREC_F32 = 10, USAGE_WEIGHTS = 1, TYPES_MAX = 64 };
+/* As in today's ggml.h; a libggml of early 2025 has 1 and 64. */
+#ifndef PREC_F32
+#define PREC_F32 10
+#endif
+#ifndef MASK_ROWS
+#define MASK_ROWS 1
+#endif
+
+enum { TYPE_F32 = 0, TYPE_F16 = 1, TYPE_I32 = 26, USAGE_WEIGHTS = 1, TYPES_MAX = 64 };
 
 const char * ggml_type_name(int type);
 size_t ggml_row_size(int type, int64_t ne);
@@ -54,8 +64,16 @@ struct ggml_tensor * ggml_view_4d(
     struct ggml_context *, struct ggml_tensor *, int64_t ne0, int64_t ne1, int64_t ne2, int64_t ne3,
     size_t nb1, size_t nb2, size_t nb3, size_t offset);
 struct ggml_tensor * ggml_permute(struct ggml_context *, struct ggml_tensor *, int, int, int, int);
+struct ggml_tensor * ggml_cont_2d(
+    struct ggml_context *, struct ggml_tensor *, int64_t ne0, int64_t ne1);
 struct ggml_tensor * ggml_mul_mat(
     struct ggml_context *, struct ggml_tensor * a, struct ggml_tensor * b);
+struct ggml_tensor * ggml_mul_mat_id(
+    struct ggml_context *, struct ggml_tensor * as, struct ggml_tensor * b,
+    struct ggml_tensor * ids);
+struct ggml_tensor * ggml_soft_max_ext(
+    struct ggml_context *, struct ggml_tensor * a, struct ggml_tensor * mask, float scale,
+    float max_bias);
 struct ggml_tensor * ggml_flash_attn_ext(
     struct ggml_context *, struct ggml_tensor * q, struct ggml_tensor * k, struct ggml_tensor * v,
     struct ggml_tensor * mask, float scale, float max_bias, float logit_softcap);
@@ -80,6 +98,7 @@ int ggml_backend_graph_compute(ggml_backend_t backend, struct ggml_cgraph * grap
 /* Releases have one or the other, so neither may be needed to link. */
 __attribute__((weak)) bool ggml_prec_set_acc(struct ggml_tensor * t, int prec);
 __attribute__((weak)) void ggml_flash_attn_ext_set_prec(struct ggml_tensor * t, int prec);
+__attribute__((weak)) void ggml_mul_mat_set_prec(struct ggml_tensor * t, int prec);
 
 /* One op on one backend; evaluate computes tokens first .. first + count - 1 in one graph. */
 struct op {
@@ -87,12 +106,13 @@ struct op {
     int64_t tokens;   /* of the widest width */
     int64_t elements; /* of one token's output */
     void (*evaluate)(const struct op * op, int64_t first, int64_t count, float * out);
-    int64_t m, k;
+    int64_t m, k, experts, used;
     int64_t hsk, hsv, heads, kv_heads, cells, n_kv;
     struct ggml_tensor * weights;
     struct ggml_tensor * k_cache;
     struct ggml_tensor * v_cache;
     float * x; /* activations, or Q, of all tokens */
+    int32_t * ids; /* experts of all tokens */
 };
 
 static void die(const char * format, ...) {
@@ -257,15 +277,16 @@ static void mul_mat_evaluate(const struct op * op, int64_t first, int64_t count,
 
 static void mul_mat_fill(struct op * op, int type, uint64_t seed) {
     const int64_t rows = pool_rows(op->k);
+    const int64_t all = op->m * op->experts;
     const size_t row_size = ggml_row_size(type, op->k);
     float * values = normal(seed, "weights", rows * op->k);
     char * pool = quantize(type, values, rows, op->k);
     /* a buffer type that repacks takes a tensor only whole */
-    char * whole = allocate(op->m * row_size);
-    for (int64_t i = 0; i < op->m; i++) {
+    char * whole = allocate(all * row_size);
+    for (int64_t i = 0; i < all; i++) {
         memcpy(whole + i * row_size, pool + (i % rows) * row_size, row_size);
     }
-    ggml_backend_tensor_set(op->weights, whole, 0, op->m * row_size);
+    ggml_backend_tensor_set(op->weights, whole, 0, all * row_size);
     free(whole);
     free(pool);
     free(values);
@@ -281,6 +302,7 @@ static void mul_mat_prepare(struct op * op, char ** argv) {
     const int type = type_by_name(argv[0]);
     op->m = number(argv[1]);
     op->k = number(argv[2]);
+    op->experts = 1;
     op->elements = op->m;
     op->evaluate = mul_mat_evaluate;
     struct ggml_context * ctx = new_context();
@@ -295,6 +317,42 @@ static void mul_mat_prepare(struct op * op, char ** argv) {
     mul_mat_fill(op, type, number(argv[3]));
 }
 
+static void mul_mat_id_evaluate(const struct op * op, int64_t first, int64_t count, float * out) {
+    struct ggml_context * ctx = new_context();
+    struct ggml_tensor * x = ggml_new_tensor_3d(ctx, TYPE_F32, op->k, 1, count);
+    struct ggml_tensor * ids = ggml_new_tensor_2d(ctx, TYPE_I32, op->used, count);
+    struct ggml_tensor * y = ggml_mul_mat_id(ctx, op->weights, x, ids);
+    ggml_backend_buffer_t buffer = allocate_tensors(ctx, op->backend);
+    ggml_backend_tensor_set(x, op->x + first * op->k, 0, ggml_nbytes(x));
+    ggml_backend_tensor_set(ids, op->ids + first * op->used, 0, ggml_nbytes(ids));
+    compute(op->backend, ctx, y, out);
+    ggml_backend_buffer_free(buffer);
+    ggml_free(ctx);
+}
+
+/* Arguments: TYPE M K EXPERTS USED IDS SEED */
+static void mul_mat_id_prepare(struct op * op, char ** argv) {
+    const int type = type_by_name(argv[0]);
+    op->m = number(argv[1]);
+    op->k = number(argv[2]);
+    op->experts = number(argv[3]);
+    op->used = number(argv[4]);
+    op->ids = allocate(op->tokens * op->used * sizeof(int32_t));
+    const char * id = strtok(argv[5], ",");
+    for (int64_t i = 0; i < op->tokens * op->used; i++, id = strtok(NULL, ",")) {
+        if (id == NULL || number(id) >= op->experts) {
+            die("every token needs %lld experts", (long long) op->used);
+        }
+        op->ids[i] = (int32_t) number(id);
+    }
+    op->elements = op->m * op->used;
+    op->evaluate = mul_mat_id_evaluate;
+    struct ggml_context * ctx = new_context();
+    op->weights = ggml_new_tensor_3d(ctx, type, op->k, op->m, op->experts);
+    ggml_backend_buffer_set_usage(allocate_tensors(ctx, op->backend), USAGE_WEIGHTS);
+    mul_mat_fill(op, type, number(argv[6]));
+}
+
 /* Cells [hs * kv_heads, n_kv] as attention sees them: [hs, n_kv, kv_heads]. */
 static struct ggml_tensor * cache_view(
         struct ggml_context * ctx, struct ggml_tensor * cache, int64_t hs, const struct op * op) {
@@ -304,31 +362,40 @@ static struct ggml_tensor * cache_view(
     return ggml_permute(ctx, view, 0, 2, 1, 3);
 }
 
+/* The mask of some tokens, its rows padded to a multiple of MASK_ROWS, which flash attention asked
+ * for until late 2025. */
+static struct ggml_tensor * new_mask(
+        struct ggml_context * ctx, int type, int64_t multiple, const struct op * op, int64_t count) {
+    return ggml_new_tensor_2d(ctx, type, op->n_kv, (count + multiple - 1) / multiple * multiple);
+}
+
 /* Token t sees the cells up to its own; the widest block's tokens are the last cells. */
 static void set_mask(
-        struct ggml_tensor * mask, const struct op * op, int64_t first, int64_t count) {
-    const float shown = 0.0f, hidden = -INFINITY;
-    uint16_t zero, infinity;
-    ggml_fp32_to_fp16_row(&shown, &zero, 1);
-    ggml_fp32_to_fp16_row(&hidden, &infinity, 1);
-    uint16_t * values = allocate(ggml_nbytes(mask));
-    for (int64_t i = 0; i < count; i++) {
-        const int64_t last = op->cells - op->tokens + first + i;
+        struct ggml_tensor * mask, int type, const struct op * op, int64_t first, int64_t count) {
+    const size_t row = ggml_row_size(type, op->n_kv);
+    const int64_t rows = ggml_nbytes(mask) / row;
+    float * values = allocate(rows * op->n_kv * sizeof(float));
+    for (int64_t i = 0; i < rows; i++) {
+        const int64_t last = i < count ? op->cells - op->tokens + first + i : -1;
         for (int64_t cell = 0; cell < op->n_kv; cell++) {
-            values[i * op->n_kv + cell] = cell <= last ? zero : infinity;
+            values[i * op->n_kv + cell] = cell <= last ? 0.0f : -INFINITY;
         }
     }
-    ggml_backend_tensor_set(mask, values, 0, ggml_nbytes(mask));
+    uint16_t * halves = allocate(rows * op->n_kv * sizeof(uint16_t));
+    ggml_fp32_to_fp16_row(values, halves, rows * op->n_kv);
+    const void * data = type == TYPE_F16 ? (const void *) halves : (const void *) values;
+    ggml_backend_tensor_set(mask, data, 0, ggml_nbytes(mask));
+    free(halves);
     free(values);
 }
 
-static void set_prec_f32(struct ggml_tensor * t) {
+static void set_prec_f32(struct ggml_tensor * t, void (*of_op)(struct ggml_tensor *, int)) {
     if (ggml_prec_set_acc != NULL) {
         if (!ggml_prec_set_acc(t, PREC_F32)) {
             die("ggml_prec_set_acc refused f32");
         }
-    } else if (ggml_flash_attn_ext_set_prec != NULL) {
-        ggml_flash_attn_ext_set_prec(t, PREC_F32);
+    } else if (of_op != NULL) {
+        of_op(t, PREC_F32);
     } else {
         die("the library cannot set the precision");
     }
@@ -338,14 +405,14 @@ static void flash_attn_evaluate(const struct op * op, int64_t first, int64_t cou
     const int64_t stride = op->hsk * op->heads;
     struct ggml_context * ctx = new_context();
     struct ggml_tensor * q = ggml_new_tensor_3d(ctx, TYPE_F32, op->hsk, op->heads, count);
-    struct ggml_tensor * mask = ggml_new_tensor_2d(ctx, TYPE_F16, op->n_kv, count);
+    struct ggml_tensor * mask = new_mask(ctx, TYPE_F16, MASK_ROWS, op, count);
     struct ggml_tensor * y = ggml_flash_attn_ext(
         ctx, ggml_permute(ctx, q, 0, 2, 1, 3), cache_view(ctx, op->k_cache, op->hsk, op),
         cache_view(ctx, op->v_cache, op->hsv, op), mask, 1.0f / sqrtf((float) op->hsk), 0.0f, 0.0f);
-    set_prec_f32(y);
+    set_prec_f32(y, ggml_flash_attn_ext_set_prec);
     ggml_backend_buffer_t buffer = allocate_tensors(ctx, op->backend);
     ggml_backend_tensor_set(q, op->x + first * stride, 0, ggml_nbytes(q));
-    set_mask(mask, op, first, count);
+    set_mask(mask, TYPE_F16, op, first, count);
     compute(op->backend, ctx, y, out);
     ggml_backend_buffer_free(buffer);
     ggml_free(ctx);
@@ -364,6 +431,45 @@ static void fill_cache(
     free(zeros);
     free(data);
     free(values);
+}
+
+static void attn_nofa_evaluate(const struct op * op, int64_t first, int64_t count, float * out) {
+    const int64_t stride = op->hsk * op->heads;
+    const size_t channel = ggml_nbytes(op->v_cache) / (op->hsv * op->kv_heads);
+    struct ggml_context * ctx = new_context();
+    struct ggml_tensor * q = ggml_new_tensor_3d(ctx, TYPE_F32, op->hsk, op->heads, count);
+    struct ggml_tensor * mask = new_mask(ctx, TYPE_F32, 1, op, count);
+    struct ggml_tensor * v = ggml_view_4d(
+        ctx, op->v_cache, op->n_kv, op->hsv, op->kv_heads, 1, channel, channel * op->hsv,
+        channel * op->hsv * op->kv_heads, 0);
+    struct ggml_tensor * kq = ggml_mul_mat(
+        ctx, cache_view(ctx, op->k_cache, op->hsk, op), ggml_permute(ctx, q, 0, 2, 1, 3));
+    set_prec_f32(kq, ggml_mul_mat_set_prec);
+    struct ggml_tensor * p = ggml_soft_max_ext(ctx, kq, mask, 1.0f / sqrtf((float) op->hsk), 0.0f);
+    struct ggml_tensor * kqv = ggml_permute(ctx, ggml_mul_mat(ctx, v, p), 0, 2, 1, 3);
+    struct ggml_tensor * y = ggml_cont_2d(ctx, kqv, op->hsv * op->heads, count);
+    ggml_backend_buffer_t buffer = allocate_tensors(ctx, op->backend);
+    ggml_backend_tensor_set(q, op->x + first * stride, 0, ggml_nbytes(q));
+    set_mask(mask, TYPE_F32, op, first, count);
+    compute(op->backend, ctx, y, out);
+    ggml_backend_buffer_free(buffer);
+    ggml_free(ctx);
+}
+
+/* The V cache of attention without flash attention: the cells of a channel lie side by side. */
+static void transpose(struct ggml_tensor * cache, const struct op * op) {
+    const int64_t channels = op->hsv * op->kv_heads;
+    uint16_t * cells = allocate(ggml_nbytes(cache));
+    uint16_t * turned = allocate(ggml_nbytes(cache));
+    ggml_backend_tensor_get(cache, cells, 0, ggml_nbytes(cache));
+    for (int64_t cell = 0; cell < op->n_kv; cell++) {
+        for (int64_t channel = 0; channel < channels; channel++) {
+            turned[channel * op->n_kv + cell] = cells[cell * channels + channel];
+        }
+    }
+    ggml_backend_tensor_set(cache, turned, 0, ggml_nbytes(cache));
+    free(turned);
+    free(cells);
 }
 
 /* Arguments: HSK HSV HEADS KV_HEADS CELLS TYPE_K TYPE_V SEED */
@@ -391,6 +497,26 @@ static void flash_attn_prepare(struct op * op, char ** argv) {
     op->x = normal(seed, "q", op->tokens * op->heads * op->hsk);
 }
 
+static void attn_nofa_prepare(struct op * op, char ** argv) {
+    if (type_by_name(argv[6]) != TYPE_F16) {
+        die("attn_nofa transposes a V of f16 alone");
+    }
+    flash_attn_prepare(op, argv);
+    op->evaluate = attn_nofa_evaluate;
+    transpose(op->v_cache, op);
+}
+
+static const struct {
+    const char * name;
+    int arguments;
+    void (*prepare)(struct op * op, char ** argv);
+} ops[] = {
+    { "mul_mat",    4, mul_mat_prepare    },
+    { "mul_mat_id", 7, mul_mat_id_prepare },
+    { "flash_attn", 8, flash_attn_prepare },
+    { "attn_nofa",  8, attn_nofa_prepare  },
+};
+
 static void dump_tokens(FILE * dump, const struct op * op, const float * out, int64_t tokens) {
     const size_t count = tokens * op->elements;
     if (fwrite(out, sizeof(float), count, dump) != count) {
@@ -414,10 +540,13 @@ static void print_width(FILE * dump, const struct op * op, const float * serial,
 }
 
 int main(int argc, char ** argv) {
-    const bool mul_mat = argc > 3 && strcmp(argv[3], "mul_mat") == 0;
-    const bool flash_attn = argc > 3 && strcmp(argv[3], "flash_attn") == 0;
-    const int threads = mul_mat ? 8 : 12;
-    if ((!mul_mat && !flash_attn) || argc <= threads + 1) {
+    const size_t count = sizeof(ops) / sizeof(ops[0]);
+    size_t at = 0;
+    while (argc > 3 && at < count && strcmp(argv[3], ops[at].name) != 0) {
+        at++;
+    }
+    const int threads = argc > 3 && at < count ? 4 + ops[at].arguments : argc;
+    if (argc <= threads + 1) {
         die("usage: see the head of invariance_check.c");
     }
     FILE * dump = fopen(argv[1], "wb");
@@ -429,7 +558,7 @@ int main(int argc, char ** argv) {
     for (int i = threads + 1; i < argc; i++) {
         op.tokens = number(argv[i]) > op.tokens ? number(argv[i]) : op.tokens;
     }
-    (mul_mat ? mul_mat_prepare : flash_attn_prepare)(&op, argv + 4);
+    ops[at].prepare(&op, argv + 4);
     float * serial = allocate(op.tokens * op.elements * sizeof(float));
     for (int64_t t = 0; t < op.tokens; t++) {
         op.evaluate(&op, t, 1, serial + t * op.elements);

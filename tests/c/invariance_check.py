@@ -27,13 +27,13 @@ class Seen:
     hashes: dict[int, list[str]]
 
 
-def compiled(lib: Path | str, folder: Path) -> Path:
-    """The program in a folder, linked with the libggml of a directory."""
+def compiled(lib: Path | str, folder: Path, *defines: str) -> Path:
+    """The program in a folder, linked with the libggml of a directory or file."""
     program = folder / "invariance_check"
-    flags = ["-std=c11", "-O1", "-Wall", "-Wextra", "-Werror"]
+    flags = ["-std=c11", "-O1", "-Wall", "-Wextra", "-Werror", *defines]
     # by their paths, for a build may name them as it likes
-    files = [str(file) for file in find(str(lib), {}).files]
-    link = [*files, f"-Wl,-rpath,{lib}", "-lm"]
+    found = find(str(lib), {})
+    link = [*map(str, found.files), f"-Wl,-rpath,{found.directory}", "-lm"]
     subprocess.run(["cc", *flags, str(SOURCE), "-o", str(program), *link], check=True)
     return program
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ggmlprobe.ggml import backends
+from ggmlprobe.ggml import backends, mask
 from ggmlprobe.ggml.device import Backend, devices
 from ggmlprobe.ggml.find import find
 from ggmlprobe.ggml.library import Library, check
@@ -58,6 +58,7 @@ def main() -> None:
         "loaded": [path.name for path in lib.files],
         "cpu_files": backends.files(lib, "CPU"),
         "files": [path.name for path in lib.found.files],
+        "mask_rows": mask.row_multiple(lib),
     }
     print(json.dumps(seen))
 
