@@ -5,11 +5,20 @@ from __future__ import annotations
 import subprocess
 import sys
 from collections.abc import Iterator
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
-from ggmlprobe.errors import ComputeFailed, OutOfMemory, SymbolMissing, UnknownType, UsageError
+from ggmlprobe.errors import (
+    ComputeFailed,
+    OutOfMemory,
+    SymbolMissing,
+    UnknownType,
+    Unsupported,
+    UsageError,
+)
+from ggmlprobe.ggml import tensor as module
 from ggmlprobe.ggml.device import Backend
 from ggmlprobe.ggml.library import Library
 from ggmlprobe.ggml.tensor import Context
@@ -147,6 +156,21 @@ def test_buffer_clear(ctx: Context, backend: Backend) -> None:
 def test_no_such_op(ctx: Context) -> None:
     with pytest.raises(SymbolMissing, match="ggml_no_such_op"):
         ctx.op("no_such_op")
+
+
+@pytest.mark.parametrize(
+    ("there", "number"),
+    [(set(), 1), ({"ggml_is_contiguous_channels", "ggml_gelu_erf"}, 10)],
+)
+def test_number_of_precision_f32(there: set[str], number: int) -> None:
+    # stands in for symbols of releases
+    assert module._prec_f32(SimpleNamespace(has=there.__contains__)) == number
+
+
+def test_number_of_precision_f32_between_two_known_releases() -> None:
+    between = {"ggml_is_contiguous_channels"}
+    with pytest.raises(Unsupported, match="April or May 2025"):
+        module._prec_f32(SimpleNamespace(has=between.__contains__))
 
 
 def test_precision_of_each_op(ctx: Context) -> None:

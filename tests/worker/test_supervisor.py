@@ -16,7 +16,13 @@ from ggmlprobe.errors import InternalError, LibraryBroken, UsageError
 from ggmlprobe.ops.mul_mat import MulMat
 from ggmlprobe.worker import oom
 from ggmlprobe.worker.protocol import Event, Request, Spec
-from ggmlprobe.worker.supervisor import MAYBE_OOM, STDERR_LINES, Worker, death_verdict
+from ggmlprobe.worker.supervisor import (
+    MAYBE_OOM,
+    STDERR_LINES,
+    Worker,
+    death_verdict,
+    last_words,
+)
 
 PARAMS = dataclasses.asdict(MulMat(type_a="f32", m=16, k=1))
 
@@ -75,6 +81,15 @@ def made(lib_path: str) -> Iterator[Made]:
 )
 def test_death_verdict(returncode: int, tail: list[str], expected: tuple[str, str | None]) -> None:
     assert death_verdict(returncode, tail, False) == (*expected, None)
+
+
+def test_last_words_are_those_before_a_backtrace() -> None:
+    said = "/home/me/ggml/src/ggml.c:4827: GGML_ASSERT(mask->ne[1] >= 64) failed"
+    frames = [f"#{number} 0x0000560694d8308{number} in _start ()" for number in range(9)]
+    debugger = ["warning: 44 ./nptl/x.c: No such file", *frames, "[Inferior 1 detached]"]
+    assert last_words(["loading", said, *debugger]) == ["loading", said]
+    assert last_words(debugger) == debugger[-STDERR_LINES:]
+    assert last_words([]) == []
 
 
 @pytest.mark.parametrize(
