@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import shutil
+import socket
 import subprocess
 import sys
 import tarfile
 import tempfile
+import time
 import zipfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import ggmlprobe
+from ggmlprobe.endpoint import reach
 from ggmlprobe.environment import READ_BY_GGML
-from ggmlprobe.errors import HeaderRefused
+from ggmlprobe.errors import HeaderRefused, NoServer
 from ggmlprobe.ggml.find import find
 from ggmlprobe.ggml.library import Library
 from ggmlprobe.ggml.llama.library import find_header
@@ -170,6 +174,57 @@ def cli(cli_env: dict[str, str], tmp_path: Path) -> Callable[..., subprocess.Com
         return subprocess.run(command, text=True, check=False, env=own | (env or {}), **given)
 
     return run
+
+
+class RpcServer:
+    """A ggml-rpc-server on the loopback, which serves the CPU device.
+
+    Attributes:
+        device: as --device takes it. process: to send signals to.
+    """
+
+    def __init__(self, program: Path, threads: int, port: int, devices: str) -> None:
+        self.endpoint = f"127.0.0.1:{port}"
+        self.device = f"rpc://{self.endpoint}"
+        command = [str(program), "-p", str(port), "-t", str(threads), "-d", devices]
+        self.process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
+        for _ in range(200):
+            with contextlib.suppress(NoServer):
+                reach(self.endpoint)
+                return
+            time.sleep(0.05)
+        self.kill()
+        pytest.fail(f"{program} does not listen on {self.endpoint}")
+
+    def kill(self) -> None:
+        """End it as a crash would, stopped or not."""
+        self.process.kill()
+        self.process.wait()
+
+
+def free_port() -> int:
+    """Return a port of the loopback that nobody listens on."""
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        return int(unused.getsockname()[1])
+
+
+@pytest.fixture
+def rpc_server(lib_path: str) -> Iterator[Callable[..., RpcServer]]:
+    """Return a function that starts the library's server, on a free port unless one is given."""
+    program = Path(lib_path) / "ggml-rpc-server"
+    if not program.exists():
+        given = "GGMLPROBE_TEST_LIB" in os.environ
+        (pytest.skip if given else pytest.fail)(f"no {program}: built without GGML_RPC")
+    started: list[RpcServer] = []
+
+    def start(threads: int = 1, port: int | None = None, devices: str = "CPU") -> RpcServer:
+        started.append(RpcServer(program, threads, port or free_port(), devices))
+        return started[-1]
+
+    yield start
+    for server in started:
+        server.kill()
 
 
 @pytest.fixture(scope="session")
