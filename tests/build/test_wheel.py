@@ -39,9 +39,9 @@ LIBRARIES = {
 }
 BESIDE = re.compile(rf"lib[\w-]+\.so|build\.json|LICENSE\.llama\.cpp|include/[\w-]+\.h|{SERVER}")
 METADATA = re.compile(r"ggmlprobe-[\w.]+\.dist-info/(?:[\w.]+|licenses/LICENSE)")
-# an absolute path in a binary; its machine's own places are no trace of where it was built
+# an absolute path in a binary; those of the system are no trace of where it was built
 PATH = re.compile(rb"(?<![\w./+-])/[\w.+-]+/[\w./+-]+")
-SYSTEM = (b"/proc/", b"/sys/", b"/dev/")
+SYSTEM = (b"/proc/", b"/sys/", b"/dev/", b"/lib/", b"/lib64/")
 
 
 @dataclass(frozen=True)
