@@ -14,6 +14,7 @@ CONNECT_SECONDS = 3.0
 ANSWER_SECONDS = 10.0
 """What a server has for its greeting and the description of its devices."""
 PORT_MAX = 65535
+WORDS = 32
 
 
 def endpoint_of(device: str | None) -> str | None:
@@ -33,11 +34,13 @@ def endpoint_of(device: str | None) -> str | None:
 
 
 def reach(endpoint: str) -> None:
-    """Connect and hang up.
+    """Connect, end our side, and wait until the server has come to that and hangs up, too.
+
+    Nothing is sent: SIGPIPE ends a ggml-rpc-server whose client has left before its answer.
 
     Raises:
-        NoServer: nobody listens there, or there is no such host.
-        SilentServer: no answer in a few seconds.
+        NoServer: nobody listens there, or something else does, or there is no such host.
+        SilentServer: no answer in time.
     """
     host, _, port = endpoint.rpartition(":")
     try:
@@ -46,7 +49,7 @@ def reach(endpoint: str) -> None:
     except (OSError, UnicodeError) as error:
         raise NoServer(f"{SCHEME}{endpoint}: no host {host}: check the name") from error
     try:
-        socket.create_connection((address, int(port)), CONNECT_SECONDS).close()
+        connection = socket.create_connection((address, int(port)), CONNECT_SECONDS)
     except TimeoutError as error:
         raise SilentServer(
             f"{SCHEME}{endpoint}: no answer in {CONNECT_SECONDS:g} s: check host, port and firewall"
@@ -54,6 +57,22 @@ def reach(endpoint: str) -> None:
     except OSError as error:
         why = (error.strerror or str(error)).lower()
         raise NoServer(f"{SCHEME}{endpoint}: {why}: start ggml-rpc-server there") from error
+    with connection:
+        words = _last_words(connection, endpoint)
+    if words:
+        raise foreign(endpoint, f"it says {words!a}")
+
+
+def _last_words(connection: socket.socket, endpoint: str) -> bytes:
+    """What the other side says before it ends the connection, which we do first."""
+    connection.settimeout(ANSWER_SECONDS)
+    try:
+        connection.shutdown(socket.SHUT_WR)
+        return connection.recv(WORDS)
+    except TimeoutError as error:
+        raise silent(endpoint) from error
+    except OSError:
+        return b""  # ggml will say why
 
 
 def silent(endpoint: str) -> SilentServer:

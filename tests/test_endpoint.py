@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -48,8 +49,43 @@ def test_ipv6_which_ggml_cannot_is_refused_as_such(text: str) -> None:
         endpoint_of(text)
 
 
-def test_a_server_that_listens_is_reached(listening: socket.socket) -> None:
+def answer_once(server: socket.socket, words: bytes) -> None:
+    """Do as ggml-rpc-server with a client that says nothing, after words of our own."""
+    connection, _ = server.accept()
+    with connection:
+        connection.sendall(words)
+        assert connection.recv(1) == b"", "nothing may be sent to a server that may be busy"
+
+
+@pytest.fixture
+def pool() -> Iterator[ThreadPoolExecutor]:
+    with ThreadPoolExecutor(1) as threads:
+        yield threads
+
+
+def test_a_server_that_comes_to_it_is_reached(
+    listening: socket.socket, pool: ThreadPoolExecutor
+) -> None:
+    served = pool.submit(answer_once, listening, b"")
     reach(address(listening))
+    served.result()
+
+
+def test_a_server_that_speaks_first_is_another_one(
+    listening: socket.socket, pool: ThreadPoolExecutor
+) -> None:
+    served = pool.submit(answer_once, listening, b"220 mail\x1b[2J\r\n")
+    with pytest.raises(NoServer, match=r"no ggml-rpc-server.*it says b'220 mail\\x1b\[2J"):
+        reach(address(listening))
+    served.result()
+
+
+def test_a_server_that_takes_the_connection_and_no_more(
+    listening: socket.socket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(endpoint, "ANSWER_SECONDS", 0.2)
+    with pytest.raises(SilentServer, match=r"connected, but no answer in 0\.2 s"):
+        reach(address(listening))
 
 
 def test_a_port_nobody_listens_on() -> None:

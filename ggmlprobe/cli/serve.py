@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 
 import click
 
@@ -32,6 +33,8 @@ def serve(lib: str | None, arguments: tuple[str, ...]) -> None:
     found = find(lib)
     for program in (found.directory / name for name in PROGRAMS):
         if os.access(program, os.X_OK):
+            # a client that leaves before its answer must not end the server
+            signal.signal(signal.SIGPIPE, signal.SIG_IGN)
             os.execv(program, [str(program), *arguments])
     raise LibraryNotFound(
         f"no {PROGRAMS[0]} in {found.directory}: give --lib a build with -DGGML_RPC=ON"
