@@ -16,6 +16,7 @@ from ggmlprobe.cli.bisect import bisect
 from ggmlprobe.cli.devices import devices
 from ggmlprobe.cli.diff import diff
 from ggmlprobe.cli.git_bisect import error_status
+from ggmlprobe.cli.gpu_run import gpu_run
 from ggmlprobe.cli.journals import INTERRUPTED
 from ggmlprobe.cli.model import model
 from ggmlprobe.cli.op import op
@@ -104,6 +105,6 @@ def main() -> None:
 
 for command in (
     op, sweep, bisect, threshold, ab, model, preset, report, repro, diff, devices, serve,
-    selftest,
+    selftest, gpu_run,
 ):  # fmt: skip
     main.add_command(command)

@@ -1,0 +1,167 @@
+"""`ggmlprobe gpu-run`: whole runs on the CPU, and of small steps on the stand-in for a GPU."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+Cli = Callable[..., subprocess.CompletedProcess[str]]
+
+# the steps of gpu_steps.py, replaced by small ones; then the command line as it is
+SMALL_STEPS = """
+import sys
+from ggmlprobe import gpu_steps
+from ggmlprobe.__main__ import main
+
+def step(name, command, share=1):
+    return gpu_steps.Step(name, tuple(command.split()) + ("--m", "64", "--k", "256"), share)
+
+gpu_steps.PROBES = (
+    step("product", "op mul_mat --widths 1-8 --kernels"),
+    step("wrong", "op mul_mat --type q9_9"),
+    step("endless", "op mul_mat --seeds 1-99999", ENDLESS),
+    step("threshold", "threshold mul_mat --widths 1,5 --no-time"),
+)
+graphs = "--set-env-b GGML_CUDA_DISABLE_GRAPHS=1"
+gpu_steps.SETTINGS = (step("ab", f"ab mul_mat --widths 1,6 --hot {graphs}"),)
+main()
+"""
+
+
+def attempts(folder: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in (folder / "gpu-run.jsonl").read_text().splitlines()]
+
+
+def test_without_a_gpu_one_line_says_so(cli: Cli, tmp_path: Path) -> None:
+    done = cli("gpu-run", "out")
+    assert done.returncode == 2
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("ggmlprobe: no GPU: this library has CPU")
+    assert "--device" in line
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_gpu_without_a_driver_says_why(cuda: Cli) -> None:
+    done = cuda("gpu-run", "out", env={"STANDIN_DEVICES": "0"})
+    assert done.returncode == 2
+    (line,) = done.stderr.splitlines()
+    assert "no GPU: this library has CPU; backend cuda" in line
+    assert "libcuda.so.1" in line
+
+
+def test_an_unknown_step_is_refused_with_those_there_are(cli: Cli) -> None:
+    done = cli("gpu-run", "out", "--device", "CPU", "--only", "issue-28112")
+    assert done.returncode == 2
+    assert "no step issue-28112 on CPU: there are issue-28111, pr-28108," in done.stderr
+
+
+def test_a_whole_run_on_the_cpu_is_kept_and_not_run_again(cli: Cli, tmp_path: Path) -> None:
+    command = ["gpu-run", "out", "--device", "cpu", "--threads", "1", "--only", "issue-28111"]
+    done = cli(*command, timeout=400)
+    assert done.returncode in (0, 1), done.stderr
+    folder = tmp_path / "out"
+    record = json.loads((folder / "issue-28111.json").read_text())
+    assert len(record["results"]) == 18
+    assert record["configs"][0]["threads"] == 1
+    assert not record["interrupted"]
+    for name in ("README.md", "gpu-run.md", "issue-28111.md", "issue-28111.jsonl"):
+        assert (folder / name).stat().st_size
+    assert "[issue-28111](issue-28111.md)" in (folder / "README.md").read_text()
+    made = attempts(folder)
+    assert made[-1]["status"] == done.returncode
+    again = cli(*command)
+    assert again.returncode == done.returncode
+    assert attempts(folder) == made
+    assert "1 of 1 steps finished" in again.stderr
+
+
+def small(cuda_lib: Path, cuda_env: dict[str, str], folder: Path, **more: Any) -> Any:
+    """A process that runs SMALL_STEPS."""
+    script = SMALL_STEPS.replace("ENDLESS", more.pop("endless", "0"))
+    command = [sys.executable, "-c", script, "gpu-run", "out", *more.pop("options", [])]
+    env = cuda_env | {"GGMLPROBE_LIB": str(cuda_lib)}
+    return subprocess.Popen(command, cwd=folder, env=env, text=True, stdin=subprocess.DEVNULL,
+                            stdout=subprocess.PIPE, stderr=subprocess.PIPE)  # fmt: skip
+
+
+@pytest.fixture
+def cuda_env(cli_env: dict[str, str], tmp_path: Path) -> dict[str, str]:
+    standin = str(Path(__file__).parents[1] / "standin")
+    path = os.pathsep.join([cli_env["PYTHONPATH"], standin])
+    return cli_env | {"PYTHONPATH": path, "XDG_STATE_HOME": str(tmp_path / "state")}
+
+
+def test_every_step_runs_on_the_first_gpu_and_one_that_fails_stops_no_other(
+    cuda_lib: Path, cuda_env: dict[str, str], tmp_path: Path
+) -> None:
+    options = ["--only", "product,wrong,threshold,ab"]
+    run = small(cuda_lib, cuda_env, tmp_path, options=options)
+    _, stderr = run.communicate(timeout=400)
+    assert run.returncode == 2, stderr
+    folder = tmp_path / "out"
+    made = {each["step"]: each for each in attempts(folder)}
+    assert {name: each["status"] for name, each in made.items()} == {
+        "product": 1, "wrong": 2, "threshold": 1, "ab": 1,
+    }  # fmt: skip
+    assert "q9_9" in made["wrong"]["said"]
+    assert made["wrong"]["said"] in stderr
+    for name in ("product", "threshold", "ab"):
+        record = json.loads((folder / f"{name}.json").read_text())
+        assert {config["device"]["name"] for config in record["configs"]} == {"CUDA0"}
+        assert (folder / f"{name}.jsonl").exists()
+    kernels = json.loads((folder / "product.json").read_text())["results"][7]["kernels"]
+    assert kernels[0]["name"] == "void mul_mat_q<(ggml_type)12>()"
+    log = (folder / "gpu-run.md").read_text()
+    assert "3 of 4 steps finished; not finished: wrong" in log
+    assert "- kernel names: yes" in log
+
+
+def test_a_step_over_its_share_keeps_its_rows_and_goes_on_where_it_was(
+    cuda_lib: Path, cuda_env: dict[str, str], tmp_path: Path
+) -> None:
+    options = ["--only", "product,endless", "--minutes", "0.5"]
+    run = small(cuda_lib, cuda_env, tmp_path, options=options)
+    _, stderr = run.communicate(timeout=400)
+    assert run.returncode == 1, stderr
+    made = [(each["step"], each["status"]) for each in attempts(tmp_path / "out")]
+    assert made[0] == ("product", 1)
+    assert ("endless", 130) in made
+    assert "not finished: endless" in stderr
+    assert "cut short: rows are missing" in (tmp_path / "out" / "gpu-run.md").read_text()
+
+
+def test_ctrl_c_ends_the_step_that_runs_and_a_later_run_does_the_rest(
+    cuda_lib: Path, cuda_env: dict[str, str], tmp_path: Path
+) -> None:
+    only = ["--only", "endless,threshold"]
+    run = small(cuda_lib, cuda_env, tmp_path, options=only, endless="1")
+    while not (tmp_path / "out" / "endless.jsonl").exists():
+        assert run.poll() is None
+        time.sleep(0.1)
+    run.send_signal(signal.SIGINT)
+    _, stderr = run.communicate(timeout=100)
+    assert run.returncode == 130, stderr
+    assert [(e["step"], e["status"]) for e in attempts(tmp_path / "out")] == [("endless", 130)]
+    run = small(cuda_lib, cuda_env, tmp_path, options=["--only", "threshold"], endless="1")
+    _, stderr = run.communicate(timeout=400)
+    assert run.returncode == 1, stderr
+    made = [(each["step"], each["status"]) for each in attempts(tmp_path / "out")]
+    assert made == [("endless", 130), ("threshold", 1)]
+
+
+def test_a_folder_with_another_file_of_that_name_is_refused(cli: Cli, tmp_path: Path) -> None:
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "gpu-run.jsonl").write_text("notes\n")
+    done = cli("gpu-run", "out", "--device", "CPU")
+    assert done.returncode == 2
+    assert "is no list of steps" in done.stderr
+    assert (tmp_path / "out" / "gpu-run.jsonl").read_text() == "notes\n"

@@ -1,0 +1,191 @@
+"""Steps, their order and time, and what goes on, on a clock and commands that are planted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import click
+import pytest
+
+from ggmlprobe import gpu_run
+from ggmlprobe.cli import main
+from ggmlprobe.errors import RecordError, UsageError
+from ggmlprobe.gpu_run import GRACE, Attempt, Ended, play
+from ggmlprobe.gpu_steps import PROBES, SETTINGS, Step, steps
+from ggmlprobe.presets import PRESETS
+
+COMMANDS = {name: f"ggmlprobe {name}" for name in "abcd"}
+
+
+class Machine:
+    """A clock that commands move; each is (seconds it needs, status at its end)."""
+
+    def __init__(self, needs: dict[str, tuple[float, int]]) -> None:
+        self.now, self.needs = 100.0, dict(needs)
+        self.log: list[tuple[str, float]] = []
+        self.stop_at = ""
+
+    def clock(self) -> float:
+        return self.now
+
+    def run(self, step: Step, limit: float) -> Ended:
+        self.log.append((step.name, limit))
+        need, status = self.needs[step.name]
+        spent = min(need, limit)
+        self.now += spent
+        # what has been done is kept in the journal
+        self.needs[step.name] = (need - spent, status)
+        if step.name == self.stop_at:
+            return Ended(130, "interrupted", stop=True)
+        return Ended(status if spent == need else 130, f"{step.name} said")
+
+
+def played(machine: Machine, seconds: float, shares: dict[str, float]) -> list[Attempt]:
+    todo = [Step(name, ("op",), share) for name, share in shares.items()]
+    return list(play(todo, COMMANDS, seconds, machine.clock, machine.run))
+
+
+def test_each_runs_once_in_order_where_there_is_time() -> None:
+    machine = Machine({"a": (10, 0), "b": (20, 1), "c": (5, 0)})
+    made = played(machine, 1000, {"a": 0.1, "b": 0.1, "c": 0.1})
+    assert [(each.step, each.status, each.seconds) for each in made] == [
+        ("a", 0, 10), ("b", 1, 20), ("c", 0, 5),
+    ]  # fmt: skip
+    assert [limit for _, limit in machine.log] == [100, 100, 100]
+    assert made[0].command == "ggmlprobe a"
+
+
+def test_a_step_over_its_share_waits_for_the_others_and_then_goes_on() -> None:
+    machine = Machine({"a": (150, 1), "b": (30, 0)})
+    made = played(machine, 1000, {"a": 0.1, "b": 0.1})
+    assert [(each.step, each.status, each.seconds) for each in made] == [
+        ("a", 130, 100), ("b", 0, 30), ("a", 1, 50),
+    ]  # fmt: skip
+
+
+def test_nothing_begins_that_could_not_end_in_time() -> None:
+    machine = Machine({"a": (1000, 0), "b": (1000, 0), "c": (1000, 0)})
+    made = played(machine, 100, {"a": 0.5, "b": 0.5, "c": 0.5})
+    assert [each.step for each in made] == ["a", "b"]
+    # the last one and its grace end in time
+    assert machine.log[-1] == ("b", 100 - 50 - GRACE)
+    assert machine.now + GRACE <= 100.0 + 100
+
+
+def test_what_failed_or_died_at_once_is_not_run_again() -> None:
+    machine = Machine({"a": (3, 2), "b": (3, -11), "c": (3, -9)})
+    made = played(machine, 1000, {"a": 0.1, "b": 0.1, "c": 0.1})
+    assert [(each.step, each.status) for each in made] == [("a", 2), ("b", -11), ("c", -9)]
+    assert made[0].said == "a said"
+
+
+def test_a_step_that_was_killed_at_its_limit_goes_on() -> None:
+    machine = Machine({"a": (150, 0)})
+    inner = machine.run
+
+    def deaf(step: Step, limit: float) -> Ended:
+        ended = inner(step, limit)
+        return Ended(-9) if ended.status == 130 else ended
+
+    todo = [Step("a", ("op",), 0.1)]
+    made = list(play(todo, COMMANDS, 1000, machine.clock, deaf))
+    assert [each.status for each in made] == [-9, 0]
+
+
+def test_an_interrupted_run_begins_nothing_more() -> None:
+    machine = Machine({"a": (3, 0), "b": (3, 0)})
+    machine.stop_at = "a"
+    assert [each.step for each in played(machine, 1000, {"a": 0.1, "b": 0.1})] == ["a"]
+
+
+A, B, C = (Step(name, ("op",), 0.1) for name in "abc")
+
+
+def attempt(name: str, status: int, command: str = "", said: str = "") -> Attempt:
+    return Attempt(name, command or COMMANDS[name], status, 2.0, said)
+
+
+def test_finished_steps_are_kept_unless_their_command_is_another() -> None:
+    earlier = [attempt("a", 130), attempt("a", 1), attempt("b", 130), attempt("c", 0, "another")]
+    assert gpu_run.unfinished([A, B, C], COMMANDS, earlier) == [B, C]
+
+
+def test_attempts_survive_on_disk_and_a_torn_line_does_not_matter(tmp_path: Path) -> None:
+    file = tmp_path / "gpu-run.jsonl"
+    assert gpu_run.load(file) == []
+    made = [attempt("a", 0), attempt("b", 2, said="no device\u00e9")]
+    file.write_text("".join(map(gpu_run.dump, made)) + '{"step": "c", "comm')
+    assert gpu_run.load(file) == made
+
+
+@pytest.mark.parametrize("text", ["{}\n", "[]\n", "no\n", '{"step": "a", "more": 1}\n'])
+def test_another_file_is_refused(tmp_path: Path, text: str) -> None:
+    (tmp_path / "gpu-run.jsonl").write_text(text)
+    with pytest.raises(RecordError, match="is no list of steps"):
+        gpu_run.load(tmp_path / "gpu-run.jsonl")
+
+
+def test_the_log_says_what_came_of_each_step() -> None:
+    attempts = [attempt("a", 130), attempt("a", 1), attempt("b", 2, said="ggmlprobe: no device X")]
+    text = gpu_run.summary([A, B, C], attempts, ["device: CUDA0"])
+    rows = {line.split("|")[1].strip(): line for line in text.splitlines() if line[:1] == "|"}
+    assert "- device: CUDA0\n- 1 of 3 steps finished; not finished: b, c\n" in text
+    assert [cell.strip() for cell in rows["a"].split("|")[2:6]] == [
+        "findings", "1", "4", "`ggmlprobe a`",
+    ]  # fmt: skip
+    assert "failed" in rows["b"]
+    assert "`ggmlprobe: no device X`" in rows["b"]
+    assert "not reached" in rows["c"]
+
+
+@pytest.mark.parametrize(
+    ("statuses", "status"),
+    [([], 2), ([0], 0), ([0, 1], 1), ([0, 130], 0), ([1, 2], 2), ([1, -11], 2), ([0, -9], 0)],
+)
+def test_exit_status(statuses: list[int], status: int) -> None:
+    attempts = [attempt(name, each) for name, each in zip("abc", statuses, strict=False)]
+    assert gpu_run.exit_status([A, B, C], attempts) == status
+
+
+def test_a_later_attempt_holds() -> None:
+    assert gpu_run.exit_status([A], [attempt("a", 2), attempt("a", 0)]) == 0
+
+
+EVERY = [*PROBES, *SETTINGS]
+
+
+def test_every_preset_is_a_step_and_names_are_those_of_files() -> None:
+    names = [step.name for step in EVERY]
+    assert len(set(names)) == len(names)
+    assert set(PRESETS) <= set(names)
+    assert all(name.replace("-", "").replace("_", "").replace(".", "").isalnum() for name in names)
+    assert names[:3] == ["issue-28111", "pr-28108", "sweep-mul_mat"]
+
+
+@pytest.mark.parametrize("step", EVERY, ids=lambda step: step.name)
+def test_every_step_is_a_command_there_is(step: Step) -> None:
+    """Parsed to its end by the command line itself; a wrong option would be refused."""
+    command: click.Command = main
+    left = [*step.args, "--resume", "x.jsonl", "--export-json", "x.json", "--export-md", "x.md"]
+    left += ["--force", "--timeout", "60", "--device", "CUDA0"]
+    while isinstance(command, click.Group):
+        _, found, left = command.resolve_command(click.Context(command), left)
+        assert found is not None
+        command = found
+    command.make_context(step.name, left)
+
+
+def test_a_device_gets_the_steps_that_say_something_about_it() -> None:
+    names: Callable[[str], list[str]] = lambda backend: [step.name for step in steps(backend)]  # noqa: E731
+    assert names("CUDA") == names("ROCm") == [step.name for step in EVERY]
+    assert not [name for name in names("Vulkan") if name.startswith(("threshold", "ab-"))]
+    assert "threshold-mul_mat" in names("CPU")
+    assert "threshold-flash_attn" not in names("CPU")
+
+
+def test_only_some_steps_in_their_order() -> None:
+    chosen = steps("CUDA", ["pr-28108", "issue-28111"])
+    assert [step.name for step in chosen] == ["issue-28111", "pr-28108"]
+    with pytest.raises(UsageError, match="no step mla2 on CUDA: there are issue-28111, "):
+        steps("CUDA", ["mla2"])
