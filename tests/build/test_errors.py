@@ -44,6 +44,21 @@ def test_compiler_option_that_is_not_there(cmake):
     assert "give the path of a C++ compiler" in line
 
 
+def test_blas_that_is_not_there(cmake):
+    options = ("GGML_BLAS=ON", "GGML_BLAS_VENDOR=OpenBLAS")
+    line = error_line(cmake(*options, "CMAKE_DISABLE_FIND_PACKAGE_BLAS=ON"))
+    assert "found no BLAS (GGML_BLAS_VENDOR=OpenBLAS)" in line
+    assert "apt install libopenblas-dev" in line
+
+
+def test_blas_without_pkg_config(cmake, tmp_path):
+    (tmp_path / "FindBLAS.cmake").write_text("set(BLAS_FOUND TRUE)\n")
+    (tmp_path / "FindPkgConfig.cmake").write_text("set(PKG_CONFIG_FOUND FALSE)\n")
+    line = error_line(cmake("GGML_BLAS=ON", f"CMAKE_MODULE_PATH={tmp_path}"))
+    assert "needs pkg-config" in line
+    assert "apt install pkg-config" in line
+
+
 def test_cuda_without_nvcc(cmake):
     line = error_line(cmake("GGML_CUDA=ON", CUDACXX="/nonexistent/nvcc"))
     assert "needs nvcc" in line
