@@ -29,8 +29,12 @@ from ggmlprobe.ggml.llama.library import find_header
 from ggmlprobe.worker.protocol import Spec
 from ggmlprobe.worker.supervisor import Worker
 
+REPOSITORY = Path(__file__).parents[1]
 PLANTED = Path(__file__).parent / "c" / "planted_sgemm.c"
 MODEL_COMPARE = Path(__file__).parent / "c" / "model_compare.c"
+
+# the BLAS backend's file
+BLAS = "libggml-blas.so"
 
 # name: (registry, package, version, path inside it to give as --lib)
 FOREIGN = {
@@ -279,17 +283,64 @@ def foreign_libs() -> dict[str, Path]:
 
 @pytest.fixture(scope="session")
 def vulkan_env() -> dict[str, str]:
+    """Return variables that make lavapipe the one device of a Vulkan build."""
+    return lavapipe()
+
+
+def lavapipe() -> dict[str, str]:
     """Return variables that make lavapipe, Vulkan on the CPU, the one device of a Vulkan build."""
     icds = [file for folder in ICD_FOLDERS for file in Path(folder).glob("lvp_icd*.json")]
-    if not icds:
-        missing = "lavapipe is not installed: apt install mesa-vulkan-drivers"
-        # where it must be there, the tests must not vanish
-        (pytest.fail if os.environ.get("CI") else pytest.skip)(missing)
+    require_installed(bool(icds), "lavapipe is not installed: apt install mesa-vulkan-drivers")
     shaders = cache_folder() / "lavapipe-shaders"
     icd = str(icds[0])
     # the older name is for loaders before 1.3.207
     names = {"VK_DRIVER_FILES": icd, "VK_ICD_FILENAMES": icd}
     return names | {"GGML_VK_VISIBLE_DEVICES": "0", "MESA_SHADER_CACHE_DIR": str(shaders)}
+
+
+def require_installed(there: bool, missing: str) -> None:
+    """Skip where something is not installed; fail where it must be, so that no test vanishes."""
+    if not there:
+        (pytest.fail if os.environ.get("CI") else pytest.skip)(missing)
+
+
+def build_blas(target: Path) -> None:
+    """Build the BLAS backend of the pinned source as a plug-in, and put it there."""
+    target.parent.mkdir(exist_ok=True)
+    defines = ["-DGGML_BLAS=ON", "-DGGML_BLAS_VENDOR=OpenBLAS", "-DGGMLPROBE_LLAMA=OFF"]
+    # plug-ins exclude code for this machine, which the CPU backend alone would have
+    defines += ["-DGGML_BACKEND_DL=ON", "-DGGML_NATIVE=OFF", "-DGGML_RPC=OFF"]
+    generator = ["-G", "Ninja"] if shutil.which("ninja") else []
+    with tempfile.TemporaryDirectory(dir=target.parent) as folder:
+        command = ["cmake", "-S", str(REPOSITORY), "-B", folder, *generator, *defines]
+        subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+        build = ["cmake", "--build", folder, "--target", "ggml-blas", "--parallel", "2"]
+        subprocess.run(build, check=True, stdout=subprocess.DEVNULL)
+        (Path(folder) / "bin" / BLAS).rename(target)
+
+
+@pytest.fixture(scope="session")
+def blas_lib(library: Library, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the packaged library with the BLAS backend, on OpenBLAS, beside it as a plug-in."""
+    for program in ("cmake", "pkg-config"):
+        require_installed(shutil.which(program) is not None, f"needs {program}")
+    there = subprocess.run(["pkg-config", "--exists", "openblas"], check=False).returncode == 0
+    require_installed(there, "OpenBLAS is not installed: apt install libopenblas-dev")
+    pinned = (REPOSITORY / "cmake" / "source.cmake").read_text()
+    stamp = library.stamp or {}
+    if f"sdist_commit {stamp.get('commit')})" not in pinned:
+        pytest.skip("a plug-in of the pinned source does not go with this library")
+    compiler = subprocess.run(["c++", "--version"], capture_output=True, check=True).stdout
+    key = hashlib.sha256(pinned.encode() + compiler).hexdigest()[:16]
+    plugin = cache_folder() / f"blas-{key}" / BLAS
+    if not plugin.exists():
+        build_blas(plugin)
+    folder = tmp_path_factory.mktemp("blas")
+    for path in library.found.directory.iterdir():
+        (folder / path.name).symlink_to(path)
+    (folder / BLAS).unlink(missing_ok=True)
+    (folder / BLAS).symlink_to(plugin)
+    return folder
 
 
 @pytest.fixture(scope="session")

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import pytest
 
+from ggmlprobe.ggml.library import Library
+from ggmlprobe.ggml.sched import start
 from ggmlprobe.ggml.tensor import Tensor
 from ggmlprobe.ops import OPS
 from ggmlprobe.ops.base import Session
 from ggmlprobe.ops.mul_mat_id import rotate
+from ggmlprobe.pool import PoolStore
 
 CASES: dict[str, dict[str, Any]] = {
     "mul_mat": {"type_a": "q4_0", "m": 8, "k": 64, "bs": (2, 1), "nr": (2, 1)},
@@ -18,6 +22,16 @@ CASES: dict[str, dict[str, Any]] = {
     "flash_attn": {"hsk": 64, "hsv": 64, "nh": 2, "nr2": 2, "cells": 10, "sinks": True},
     "attn_nofa": {"hsk": 64, "hsv": 64, "nh": 2, "nr2": 2, "cells": 10, "logit_softcap": 30.0},
 }
+
+
+@pytest.fixture(params=["CPU", "CPU+CPU"])
+def session(
+    request: pytest.FixtureRequest, library: Library, pools: PoolStore
+) -> Iterator[Session]:
+    """Return the CPU alone, and a scheduler, whose allocator uses memory again."""
+    backend = start(library, request.param)
+    yield Session(library, backend, pools)
+    backend.free()
 
 
 def data(session: Session, tensor: Tensor) -> int:
