@@ -13,7 +13,7 @@ import tarfile
 import tempfile
 import time
 import zipfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -187,11 +187,15 @@ class RpcServer:
         device: as --device takes it. process: to send signals to.
     """
 
-    def __init__(self, program: Path, threads: int, port: int, devices: str) -> None:
+    def __init__(
+        self, program: Path, threads: int, port: int, devices: str, env: Mapping[str, str]
+    ) -> None:
         self.endpoint = f"127.0.0.1:{port}"
         self.device = f"rpc://{self.endpoint}"
         command = [str(program), "-p", str(port), "-t", str(threads), "-d", devices]
-        self.process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
+        self.process = subprocess.Popen(
+            command, stdout=subprocess.DEVNULL, env={**os.environ, **env}
+        )
         for _ in range(200):
             with contextlib.suppress(NoServer):
                 reach(self.endpoint)
@@ -222,8 +226,11 @@ def rpc_server(lib_path: str) -> Iterator[Callable[..., RpcServer]]:
         (pytest.skip if given else pytest.fail)(f"no {program}: built without GGML_RPC")
     started: list[RpcServer] = []
 
-    def start(threads: int = 1, port: int | None = None, devices: str = "CPU") -> RpcServer:
-        started.append(RpcServer(program, threads, port or free_port(), devices))
+    def start(
+        threads: int = 1, port: int | None = None, devices: str = "CPU",
+        env: Mapping[str, str] | None = None,
+    ) -> RpcServer:  # fmt: skip
+        started.append(RpcServer(program, threads, port or free_port(), devices, env or {}))
         return started[-1]
 
     yield start
