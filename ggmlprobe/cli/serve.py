@@ -10,7 +10,7 @@ import click
 from ggmlprobe.errors import LibraryNotFound
 from ggmlprobe.ggml.find import find
 
-# the second until October 2025
+# today's name and the one before
 PROGRAMS = ("ggml-rpc-server", "rpc-server")
 
 

@@ -32,7 +32,7 @@ def register(lib: Library, endpoint: str) -> list[str]:
         if reg != lib.ffi.NULL:
             lib.c.ggml_backend_register(reg)
     elif add := _proc(lib, "ggml_backend_rpc_add_device"):
-        # until October 2025 a server had one device
+        # protocol 2, where a server had one device
         device = add(endpoint.encode())
         if device != lib.ffi.NULL:
             lib.c.ggml_backend_device_register(device)
@@ -43,7 +43,7 @@ def register(lib: Library, endpoint: str) -> list[str]:
         )
     new = range(before, lib.c.ggml_backend_dev_count())
     if not new:
-        raise NoServer(f"rpc://{endpoint}: the server offers no device")
+        raise NoServer(f"rpc://{endpoint}: no device, or of another version: use one llama.cpp")
     return [
         lib.text(lib.c.ggml_backend_dev_name(lib.c.ggml_backend_dev_get(index))) for index in new
     ]

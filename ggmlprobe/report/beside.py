@@ -7,6 +7,7 @@ import shlex
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from ggmlprobe.endpoint import SCHEME
 from ggmlprobe.record import Record, Result
 from ggmlprobe.report.text import ascii_line, ranges
 
@@ -76,7 +77,8 @@ def _made(record: Record, row: Result) -> str:
         return ""
     config = next(config for config in record.configs if config.id == row.config)
     settings = ["--threads", config.threads, "--threads-batch", config.threads_batch]
-    settings += ["--device", config.device.name]
+    device = config.device
+    settings += ["--device", f"{SCHEME}{device.endpoint}" if device.endpoint else device.name]
     if config.library.origin == "--lib":
         settings += ["--lib", config.library.path]
     words = ["ggmlprobe", "op", *options, "--widths", widths, *settings]

@@ -147,6 +147,13 @@ def test_command_that_adds_the_row(result: Rows, record: Make, command: str, wan
     group.commands[op].make_context(op, options)
 
 
+def test_command_that_adds_the_row_on_a_server(result: Rows, record: Make) -> None:
+    made = record([result(4)], command="ggmlprobe preset run x")
+    device = replace(made.configs[0].device, name="RPC0", endpoint="10.0.0.5:50052")
+    text = block(replace(made, configs=[replace(made.configs[0], device=device)]))
+    assert "--device rpc://10.0.0.5:50052 " in text.partition("to add an f16 row")[2]
+
+
 @pytest.mark.parametrize(
     ("op", "params", "wanted"),
     [

@@ -77,6 +77,10 @@ def test_what_a_program_cannot_have(result: Rows, record: Make, config: Config) 
     forced = record([result(2, params=PARAMS)], configs=[replace(config, arm="mmvq")])
     with pytest.raises(UsageError, match="forced path"):
         program(cases_of(forced)[0])
+    device = replace(config.device, endpoint="10.0.0.5:50052")
+    there = record([result(2, params=PARAMS)], configs=[replace(config, device=device)])
+    with pytest.raises(UsageError, match="on a server"):
+        program(cases_of(there)[0])
 
 
 def test_cases_are_numbered_and_chosen(result: Rows, record: Make) -> None:
