@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import os
+import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from invariance_check import SEED, by_check, by_probe, compiled
 
+Cli = Callable[..., subprocess.CompletedProcess[str]]
 WIDTHS = (1, 2, 3, 9)
 
 
@@ -54,3 +58,32 @@ def test_flash_attn(check: Path, lib: Path, env: dict[str, str]) -> None:
         device="Vulkan0", widths=WIDTHS, env=env,
     )  # fmt: skip
     assert seen == expected
+
+
+def test_a_setting_that_is_read_once_gets_a_child_of_its_own(
+    cli: Cli, lib: Path, vulkan_env: dict[str, str]
+) -> None:
+    done = cli(
+        "op", "mul_mat", "--lib", lib, "--device", "Vulkan0", "--type", "f32", "--m", 64,
+        "--k", 256, "--widths", "1,9", "--seeds", 1, "--set-env", "GGML_VK_DISABLE_F16=1",
+        "--time", "--hot", "-o", "json", env=vulkan_env,
+    )  # fmt: skip
+    record = json.loads(done.stdout)
+    settings = {config["id"]: config["env"]["GGML_VK_DISABLE_F16"] for config in record["configs"]}
+    rows = {(settings[row["config"]], row["width"]): row for row in record["results"]}
+    assert list(rows) == [(None, 1), (None, 9), ("1", 1), ("1", 9)]
+    # the tiled shader holds its tiles in f16 where it may
+    assert rows[None, 9]["verdict"] == "PRECISION"
+    assert rows["1", 9]["nmse_width"] < 1e-3 * rows[None, 9]["nmse_width"]
+    assert rows["1", 1]["seeds"][0]["hashes"] == rows[None, 1]["seeds"][0]["hashes"]
+    assert all(row["time"]["median_seconds"] > 0 for row in rows.values())
+
+
+def test_a_case_that_does_not_fit_is_a_row(cli: Cli, lib: Path, vulkan_env: dict[str, str]) -> None:
+    done = cli(
+        "op", "mul_mat", "--lib", lib, "--device", "Vulkan0", "--type", "f32", "--m", 1 << 20,
+        "--k", 1 << 16, "--widths", "1", "--seeds", 1, "-o", "json", env=vulkan_env,
+    )  # fmt: skip
+    (row,) = json.loads(done.stdout)["results"]
+    assert (done.returncode, row["verdict"]) == (1, "OOM")
+    assert "Vulkan0 has " in row["detail"]
