@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from ggmlprobe.configs import configs_of, pick_buft, pick_device
-from ggmlprobe.errors import UnknownDevice
+from ggmlprobe.configs import configs_of, named_devices, only_device, pick_buft, pick_device
+from ggmlprobe.errors import UnknownDevice, UsageError
 
 
 def device(name: str, kind: str = "CPU", bufts: tuple[str, ...] = ("CPU",)) -> dict[str, Any]:
@@ -52,6 +52,25 @@ def test_a_device_that_is_not_there_is_said_with_why_its_backend_has_none() -> N
     silent = "backend vulkan is loaded but sees no device: check its driver"
     with pytest.raises(UnknownDevice, match=f"this library has CPU; {silent}"):
         pick_device(ready(CPU, silent=(silent,)), "Vulkan0")
+
+
+def test_all_is_every_device_that_computes_alone() -> None:
+    igpu = device("Vulkan0", "IGPU")
+    assert named_devices(ready(CPU, BLAS, igpu, CUDA), "All") == ["CPU", "Vulkan0", "CUDA0"]
+
+
+def test_a_server_is_every_device_of_it_and_of_no_other() -> None:
+    servers = [device(f"RPC{i}", "GPU") | {"endpoint": f"h:{i // 2 + 1}"} for i in range(4)]
+    assert named_devices(ready(CPU, *servers), "rpc://H:2") == ["RPC2", "RPC3"]
+    assert named_devices(ready(CPU, *servers), "rpc2") == ["RPC2"]
+
+
+def test_a_command_for_one_device_takes_no_more() -> None:
+    assert only_device(None, "ab") is None
+    assert only_device(("BLAS+CPU",), "ab") == "BLAS+CPU"
+    for names in (("CPU", "CPU"), ("ALL",), ("rpc://h:1",)):
+        with pytest.raises(UsageError, match="ab takes one device, and of this machine"):
+            only_device(names, "ab")
 
 
 def test_a_buffer_type_is_spelled_as_the_device_does() -> None:
