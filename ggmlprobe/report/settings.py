@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from ggmlprobe.dispatch.classes import served_alike
 from ggmlprobe.record import Config, Record, Result
+from ggmlprobe.report.rows import device_label
 from ggmlprobe.report.text import ranges
 
 Key = tuple[str, int]
@@ -20,11 +21,12 @@ def setting_lines(record: Record) -> list[str]:
     for row in record.results:
         rows.setdefault(row.config, {})[row.case, row.width] = row
     lines = []
+    several = len({device_label(config) for config in record.configs}) > 1
     for config in record.configs:
         baseline = _baseline(config, record.configs)
         if baseline is not None:
             effect = _effect(rows.get(baseline.id, {}), rows.get(config.id, {}))
-            lines.append(f"- {_label(config)} against unset: {effect}")
+            lines.append(f"- {_label(config, several)} against unset: {effect}")
     return lines
 
 
@@ -37,9 +39,11 @@ def _baseline(config: Config, configs: list[Config]) -> Config | None:
     return next((c for c in configs if replace(c, id=config.id) == wanted), None)
 
 
-def _label(config: Config) -> str:
+def _label(config: Config, several: bool) -> str:
     values = " ".join(f"{name}={value or ''}" for name, value in config.env.items())
-    return f"{values} (buft {config.buft or 'default'}, threads {config.threads})"
+    where = f"device {device_label(config)}, " if several else ""
+    there = ", not set on the server" if config.device.endpoint else ""
+    return f"{values} ({where}buft {config.buft or 'default'}, threads {config.threads}{there})"
 
 
 def _effect(before: dict[Key, Result], after: dict[Key, Result]) -> str:

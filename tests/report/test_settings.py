@@ -54,6 +54,17 @@ def test_bits_are_named_by_width_and_setting() -> None:
     assert second.endswith("no bit changed")
 
 
+def test_of_several_devices_each_is_named_and_a_server_has_its_own_settings() -> None:
+    there = DeviceRecord("RPC0", "h:1", "RPC", "GPU", endpoint="h:1")
+    configs = [replace(c, id=f"s{c.id}", device=there) for c in CONFIGS[:2]]
+    rows = [row(c.id, 1, "a") for c in [*CONFIGS[:2], *configs]]
+    here, server = setting_lines(record([*CONFIGS[:2], *configs], rows))
+    assert here.startswith("- V=0 (device CPU, buft default, threads 1) against unset")
+    assert server.startswith(
+        "- V=0 (device RPC0[h:1], buft default, threads 1, not set on the server) against unset"
+    )
+
+
 def test_kernels_and_time_are_compared_where_taken() -> None:
     kernel = {"kernels": [Kernel("k")]}
     rows = [row("c0", 1, "a", time=stats(1, 2), **kernel)]
