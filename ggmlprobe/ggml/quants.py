@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import re
+import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -26,6 +28,8 @@ _KNOWN = re.compile(
 )
 # Chunks per thread, so that one slow chunk does not leave the other threads idle.
 _CHUNKS = 4
+# a backend computes one graph at a time
+_ONE_AT_A_TIME = threading.Lock()
 
 
 def can_quantize(lib: Library, type_name: str) -> bool:
@@ -142,19 +146,22 @@ def dequantize(
 
 def _get_rows(lib: Library, type_name: str, data: NDArray[np.uint8], k: int) -> NDArray[np.float32]:
     count = data.shape[0]
-    backend = Backend(lib, cpu_name(lib))
-    try:
-        with Context(lib, 4) as ctx:
-            table = ctx.new_tensor(type_name, (k, count))
-            index = ctx.new_tensor("i32", (count,))
-            out = ctx.op("get_rows", table, index)
-            if not backend.supports(out):
-                raise Unsupported(f"library does not dequantize {type_name}")
-            ctx.allocate(backend)
-            table.set(data)
-            index.set(np.arange(count, dtype=np.int32))
-            backend.compute(ctx.graph(out))
-            values: NDArray[np.float32] = out.get(np.float32)
-            return values.reshape(count, k)
-    finally:
-        backend.free()
+    with _ONE_AT_A_TIME, Context(lib, 4) as ctx:
+        backend = _cpu(lib)
+        table = ctx.new_tensor(type_name, (k, count))
+        index = ctx.new_tensor("i32", (count,))
+        out = ctx.op("get_rows", table, index)
+        if not backend.supports(out):
+            raise Unsupported(f"library does not dequantize {type_name}")
+        ctx.allocate(backend)
+        table.set(data)
+        index.set(np.arange(count, dtype=np.int32))
+        backend.compute(ctx.graph(out))
+        values: NDArray[np.float32] = out.get(np.float32)
+        return values.reshape(count, k)
+
+
+@functools.lru_cache(maxsize=1)
+def _cpu(lib: Library) -> Backend:
+    """The CPU that dequantizes, kept: starting it asks the system for its free memory."""
+    return Backend(lib, cpu_name(lib))

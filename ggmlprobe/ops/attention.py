@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -216,14 +217,19 @@ class AttentionInputs:
         op = self.op
         shape = (self.tokens, op.streams, op.nh, op.nr2 * op.hsv)
         out, magnitude = np.zeros(shape), np.zeros(shape)
-        for stream in range(op.streams):
-            for head in range(op.nh):
-                p = self._probabilities(stream, head).reshape(-1, op.n_kv)
-                for cells in self._cells():
-                    v = self._head(stream, head, "v", cells)
-                    out[:, stream, head] += (p[:, cells] @ v).reshape(self.tokens, -1)
-                    np.abs(v, out=v)
-                    magnitude[:, stream, head] += (p[:, cells] @ v).reshape(self.tokens, -1)
+
+        def one(place: tuple[int, int]) -> None:
+            stream, head = place
+            p = self._probabilities(stream, head).reshape(-1, op.n_kv)
+            for cells in self._cells():
+                v = self._head(stream, head, "v", cells)
+                out[:, stream, head] += (p[:, cells] @ v).reshape(self.tokens, -1)
+                np.abs(v, out=v)
+                magnitude[:, stream, head] += (p[:, cells] @ v).reshape(self.tokens, -1)
+
+        # heads share nothing, so the sums do not depend on how many threads there are
+        with ThreadPoolExecutor(self.threads) as pool:
+            list(pool.map(one, np.ndindex(op.streams, op.nh)))
         return out.reshape(self.tokens, -1), magnitude.reshape(self.tokens, -1)
 
     def _probabilities(self, stream: int, kv_head: int) -> np.ndarray:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,8 +12,10 @@ import pytest
 from ggmlprobe.compare import UNWRITTEN
 from ggmlprobe.errors import UsageError
 from ggmlprobe.ggml.library import Library
+from ggmlprobe.ops.attention import AttentionInputs
 from ggmlprobe.ops.base import Session
 from ggmlprobe.ops.flash_attn import FlashAttn
+from ggmlprobe.pool import PoolStore
 
 TOKENS = 5
 # upstream's own bound
@@ -165,6 +168,20 @@ def test_seeds_can_be_loaded_one_after_another(session: Session) -> None:
         seen.append((evaluator.evaluate(0, 3).tobytes(), evaluator.reference(1)[0].tobytes()))
     evaluator.close()
     assert seen[0] == seen[2] != seen[1]
+
+
+@pytest.mark.parametrize("type_name", ["f16", "q8_0"])
+def test_the_truth_does_not_depend_on_how_many_threads_make_it(
+    library: Library, session: Session, type_name: str
+) -> None:
+    op = FlashAttn(hsk=64, hsv=64, nh=3, nr2=2, cells=2000, type_K=type_name, type_V=type_name)
+    made = []
+    for threads in (1, 4):
+        pools = PoolStore(library, None, threads)
+        truth = AttentionInputs(op, replace(session, pools=pools), 1, 3).reference()
+        made.append([each.tobytes() for each in truth])
+    assert made[0] == made[1]
+    assert any(made[0][0])
 
 
 def test_more_tokens_than_cells_are_refused(session: Session) -> None:
