@@ -146,7 +146,7 @@ DAMAGE = [
     ("configs/0/library", None, "configs[0].library: expected object"),
     ("configs", [], "results[0].config: no config 'c0'"),
     ("timing/wall_seconds", None, "timing.wall_seconds: expected number"),
-    ("schema", 99, "schema 99 is newer than this ggmlprobe reads (1): upgrade ggmlprobe"),
+    ("schema", 99, "schema 99 is newer than this ggmlprobe reads (2): upgrade ggmlprobe"),
     ("schema", "1", "no ggmlprobe record: name a file that ggmlprobe wrote"),
     ("schema", ..., "no ggmlprobe record: name a file that ggmlprobe wrote"),
 ]

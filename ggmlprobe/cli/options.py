@@ -183,7 +183,8 @@ def probe_options(function: F) -> F:
         click.option("-tb", "--threads-batch", type=THREADS,
                      help="Threads at widths above 1 [as --threads]."),
         click.option("--device", type=NAMES, help="Devices, one after the other, such as "
-                     "CPU,Vulkan0, all, or rpc://HOST:PORT [first GPU, else CPU]."),
+                     "CPU,Vulkan0, all, BLAS+CPU (scheduled), or rpc://HOST:PORT "
+                     "[first GPU, else CPU]."),
         click.option("--lib", metavar="PATH", help="Directory or file of a libggml "
                      "[$GGMLPROBE_LIB, the packaged build, llama_cpp's]."),
         click.option("--buft", type=NAMES,

@@ -6,6 +6,7 @@ The stand-in has the calls of cupti.cupti 13.4 that are used, and its records th
 from __future__ import annotations
 
 import sys
+from collections import defaultdict
 from collections.abc import Callable
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -82,6 +83,8 @@ class Evaluator:
 
     def __init__(self, backend: Any, cupti: Any) -> None:
         self.backend, self.cupti = backend, cupti
+        placed = SimpleNamespace(devices=[backend.info])
+        self.blocks = defaultdict(lambda: SimpleNamespace(placed=placed))
 
     def evaluate(self, first: int, count: int) -> np.ndarray:
         self.launch("upload", 99, 1)
@@ -125,6 +128,18 @@ def test_names_launches_and_times(cupti: Cupti) -> None:
     assert (combine["name"], combine["calls"]) == ("combine", 2)
     assert combine["seconds"] == pytest.approx(16e-6)
     assert not cupti.enabled, "nothing is traced afterwards"
+
+
+def test_of_a_scheduled_width_the_gpu_names_its_kernels(cupti: Cupti) -> None:
+    here = session()
+    evaluator: Any = Evaluator(here.backend, cupti)
+    ran = [SimpleNamespace(backend=name) for name in ("CPU", "CUDA")]
+    evaluator.blocks[8] = SimpleNamespace(placed=SimpleNamespace(devices=ran))
+    op: Any = None
+    rows = dict(kernels.measure(here, op, evaluator, [4, 8]))
+    assert [rows[width]["kernels"][0]["name"] for width in (4, 8)] == ["narrow()", "void wide<8>()"]
+    assert "kernels_note" not in rows[4]
+    assert rows[8]["kernels_note"] == "CPU ran nodes, too"
 
 
 def test_only_the_compute_is_traced(cupti: Cupti) -> None:
