@@ -12,7 +12,8 @@ from ggmlprobe.errors import NoServer, SilentServer, UsageError
 SCHEME = "rpc://"
 CONNECT_SECONDS = 3.0
 ANSWER_SECONDS = 10.0
-"""What a server has for its greeting and the description of its devices."""
+GREETING_SECONDS = 60.0
+"""For what ggml and a server say to each other before a run; the machine may be busy."""
 PORT_MAX = 65535
 WORDS = 32
 
@@ -70,15 +71,15 @@ def _last_words(connection: socket.socket, endpoint: str) -> bytes:
         connection.shutdown(socket.SHUT_WR)
         return connection.recv(WORDS)
     except TimeoutError as error:
-        raise silent(endpoint) from error
+        raise silent(endpoint, ANSWER_SECONDS) from error
     except OSError:
         return b""  # ggml will say why
 
 
-def silent(endpoint: str) -> SilentServer:
+def silent(endpoint: str, seconds: float) -> SilentServer:
     """The error of a server that takes the connection and then says nothing."""
     return SilentServer(
-        f"{SCHEME}{endpoint}: connected, but no answer in {ANSWER_SECONDS:g} s: it is stopped, no "
+        f"{SCHEME}{endpoint}: connected, but no answer in {seconds:g} s: it is stopped, no "
         "ggml-rpc-server, or busy with another client (it serves one at a time)"
     )
 

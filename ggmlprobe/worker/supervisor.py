@@ -154,11 +154,13 @@ class Worker:
             NoServer: ggml gave up, or the server does not answer.
         """
         server = self.spec.endpoint or ""
-        event = self._next(endpoint.ANSWER_SECONDS)
+        event = self._next(endpoint.GREETING_SECONDS)
         if event is None:
             hung, words = self._hung, "; ".join(self.stderr_tail()[-CONNECT_LINES:])
             self.stop()
-            raise endpoint.silent(server) if hung else endpoint.foreign(server, words)
+            if hung:
+                raise endpoint.silent(server, endpoint.GREETING_SECONDS)
+            raise endpoint.foreign(server, words)
         return event
 
     def run(self, request: Request | ModelRequest) -> Iterator[Event]:

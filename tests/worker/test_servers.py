@@ -54,10 +54,11 @@ def run(
 
 
 @contextlib.contextmanager
-def answering(words: bytes, after: int = 0) -> Iterator[str]:
+def answering(words: bytes | None, after: int = 0) -> Iterator[str]:
     """The address of something that says the same to everybody, and hangs up.
 
     Args:
+        words: None to say nothing and to wait until the other side hangs up.
         after: so many bytes at least that it was told.
     """
 
@@ -66,9 +67,10 @@ def answering(words: bytes, after: int = 0) -> Iterator[str]:
             while True:
                 connection, _ = server.accept()
                 with connection, contextlib.suppress(OSError):
-                    if len(connection.recv(after)) == after:
-                        connection.sendall(words)
-                    connection.shutdown(socket.SHUT_WR)
+                    if words is not None:
+                        if len(connection.recv(after)) == after:
+                            connection.sendall(words)
+                        connection.shutdown(socket.SHUT_WR)
                     while connection.recv(4096):
                         pass
 
@@ -155,6 +157,19 @@ def test_a_server_of_another_version_is_named_with_it(lib_path: str, rpc_server:
         worker.ready()
 
 
+def test_a_server_that_is_told_something_and_stays_silent_is_a_line(
+    lib_path: str, rpc_server: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It hangs up on who says nothing, so that only ggml's greeting finds out."""
+    monkeypatch.setattr(endpoint, "GREETING_SECONDS", 2.0)
+    with (
+        answering(None) as address,
+        child(lib_path, address) as worker,
+        pytest.raises(SilentServer, match=r"no answer in 2 s"),
+    ):
+        worker.ready()
+
+
 def test_a_server_that_dies_in_a_case_is_rows(lib_path: str, rpc_server: Start) -> None:
     server = rpc_server()
     cases = case(), case("f16"), case("q4_0")
@@ -191,7 +206,7 @@ def test_a_server_that_hangs_in_a_case_is_rows(
     assert found[0].verdict == "INVARIANT"
     assert found[-len(lost) :] == lost
     assert lost[0].detail is None
-    assert {row.detail for row in lost[1:]} == {str(endpoint.silent(server.endpoint))}
+    assert {row.detail for row in lost[1:]} == {str(endpoint.silent(server.endpoint, 1.0))}
 
 
 def test_a_server_that_comes_back_is_used_again(lib_path: str, rpc_server: Start) -> None:
