@@ -144,6 +144,17 @@ def test_death_at_one_width_keeps_all_others(
     assert seen.classes.groups == [[1, 2, 4, 6, 9]], "a width that did not run is in no class"
 
 
+def test_an_illegal_instruction_from_a_width_on_leaves_the_narrower_ones(plant: Plant) -> None:
+    """As the buffer type AMX of a library whose compiler dropped the tile configuration."""
+    # 4, for the check of a library multiplies 3 columns
+    seen = plant("ill:4:999", widths=range(1, 10))
+    dead = dict.fromkeys(range(4, 10), "CRASH")
+    assert seen.verdicts == dict.fromkeys((1, 2, 3), "INVARIANT") | dead
+    assert {seen.rows[width].signal for width in dead} == {"SIGILL"}
+    assert seen.classes is not None
+    assert seen.classes.groups == [[1, 2, 3]]
+
+
 def test_death_in_the_serial_runs_takes_every_width(plant: Plant) -> None:
     seen = plant("abort:1:1")
     assert seen.verdicts == dict.fromkeys(WIDTHS, "CRASH")
