@@ -39,7 +39,7 @@ def kernels(
 ) -> dict[tuple[str, int], list[dict[str, Any]]]:
     """What the rows of a case tell, by type of the weights and width."""
     done = cli("op", *case, "--lib", lib, "--device", "Vulkan0", "--seeds", 1, "--kernels",
-               "-o", "json", env=env)  # fmt: skip
+               "--timeout", 300, "-o", "json", env=env, timeout=600)  # fmt: skip
     assert done.returncode in (0, 1), done.stderr
     results = json.loads(done.stdout)["results"]
     return {(row["params"].get("type_a"), row["width"]): row["kernels"] for row in results}
