@@ -23,7 +23,7 @@ import ggmlprobe
 from ggmlprobe.endpoint import reach
 from ggmlprobe.environment import READ_BY_GGML
 from ggmlprobe.errors import HeaderRefused, NoServer
-from ggmlprobe.ggml.find import find
+from ggmlprobe.ggml.find import find, llama_beside
 from ggmlprobe.ggml.library import Library
 from ggmlprobe.ggml.llama.library import find_header
 from ggmlprobe.worker.protocol import Spec
@@ -35,6 +35,9 @@ MODEL_COMPARE = Path(__file__).parent / "c" / "model_compare.c"
 
 # the BLAS backend's file
 BLAS = "libggml-blas.so"
+
+ModelCompare = Callable[..., list[list[str]]]
+"""(model, prompt, n, width, ...) to a line of words for each cell."""
 
 # name: (registry, package, version, path inside it to give as --lib)
 FOREIGN = {
@@ -256,30 +259,47 @@ def planted(lib_path: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
+def model_compare_of(
+    llama_h: Path, tmp_path_factory: pytest.TempPathFactory
+) -> Callable[[str | Path], ModelCompare]:
+    """Return a function that builds tests/c/model_compare.c on a library's libllama."""
+
+    def build(lib: str | Path) -> ModelCompare:
+        found = find(str(lib), {})
+        llama = llama_beside(found)
+        if llama is None:
+            pytest.skip(f"{found.directory} has no libllama to link with")
+        program = tmp_path_factory.mktemp("c") / "model_compare"
+        flags = ["-std=c11", "-O1", "-Wall", "-Wextra", "-Werror", f"-I{llama_h.parent}"]
+        # a checkout has ggml's headers in a folder of their own
+        flags.append(f"-I{llama_h.parents[1] / 'ggml' / 'include'}")
+        # by their paths, for a build may name them as it likes
+        link = [*map(str, (llama, *found.files)), f"-Wl,-rpath,{found.directory}"]
+        subprocess.run(["cc", *flags, str(MODEL_COMPARE), "-o", str(program), *link], check=True)
+
+        def cells(
+            model: Path, prompt: str, *, n: int, width: int, fa: bool = False, threads: int = 1,
+            extra_bufts: bool = False,
+        ) -> list[list[str]]:  # fmt: skip
+            numbers = [str(int(value)) for value in (n, width, fa, threads, extra_bufts)]
+            command = [str(program), str(model), prompt, *numbers]
+            # libggml looks for plug-ins in the current folder
+            run = subprocess.run(
+                command, capture_output=True, text=True, check=True, cwd=found.plugin_dir
+            )
+            return [line.split() for line in run.stdout.splitlines()]
+
+        return cells
+
+    return build
+
+
+@pytest.fixture(scope="session")
 def model_compare(
-    lib_path: str, llama_h: Path, tmp_path_factory: pytest.TempPathFactory
-) -> Callable[..., list[list[str]]]:
+    lib_path: str, model_compare_of: Callable[[str | Path], ModelCompare]
+) -> ModelCompare:
     """Return tests/c/model_compare.c on the libllama under test, as a function to its cells."""
-    directory = Path(lib_path)
-    if not (directory / "libllama.so").exists():
-        pytest.skip(f"{directory} has no libllama.so to link with")
-    program = tmp_path_factory.mktemp("c") / "model_compare"
-    flags = ["-std=c11", "-O1", "-Wall", "-Wextra", "-Werror", f"-I{llama_h.parent}"]
-    # a checkout has ggml's headers in a folder of their own
-    flags.append(f"-I{llama_h.parents[1] / 'ggml' / 'include'}")
-    link = [f"-L{directory}", "-lllama", "-lggml", "-lggml-base", f"-Wl,-rpath,{directory}"]
-    subprocess.run(["cc", *flags, str(MODEL_COMPARE), "-o", str(program), *link], check=True)
-
-    def cells(
-        model: Path, prompt: str, *, n: int, width: int, fa: bool = False, threads: int = 1,
-        extra_bufts: bool = False,
-    ) -> list[list[str]]:  # fmt: skip
-        numbers = [str(int(value)) for value in (n, width, fa, threads, extra_bufts)]
-        command = [str(program), str(model), prompt, *numbers]
-        run = subprocess.run(command, capture_output=True, text=True, check=True)
-        return [line.split() for line in run.stdout.splitlines()]
-
-    return cells
+    return model_compare_of(lib_path)
 
 
 @pytest.fixture(scope="session")

@@ -33,13 +33,20 @@ def compared(cli: Cli, smollm2: Path, llama_h: Path) -> Callable[..., dict[str, 
     return run
 
 
+@pytest.fixture(params=[None, "plugins"])
+def lib(request: pytest.FixtureRequest, lib_path: str, foreign_libs: dict[str, Path]) -> str:
+    """The library under test, and plug-ins of another origin and version."""
+    return str(foreign_libs[request.param]) if request.param else lib_path
+
+
 @pytest.mark.parametrize("fa", ["off", "on"])
 def test_every_cell_is_the_programs(
-    compared: Callable[..., dict[str, Any]], model_compare: Callable[..., list[list[str]]],
-    smollm2: Path, fa: str,
+    compared: Callable[..., dict[str, Any]],
+    model_compare_of: Callable[[str], Callable[..., list[list[str]]]], smollm2: Path, lib: str,
+    fa: str,
 ) -> None:  # fmt: skip
-    theirs = model_compare(smollm2, PROMPT, n=N, width=WIDTH, fa=fa == "on")
-    record = compared("--fa", fa, "--cells")
+    theirs = model_compare_of(lib)(smollm2, PROMPT, n=N, width=WIDTH, fa=fa == "on")
+    record = compared("--fa", fa, "--cells", "--lib", lib)
     (row,) = record["comparisons"]
     ours = row["cell_values"]
     assert len(theirs) == record["cells"] == row["cells"] == 4 * N - 6
