@@ -48,6 +48,17 @@ def test_mul_mat(check: Path, lib: Path, env: dict[str, str], type_a: str) -> No
     assert expected.columns == {1: [], 2: [], 3: [], 9: list(range(9))}
 
 
+def test_the_check_computes_on_the_device_it_is_given(
+    check: Path, lib: Path, env: dict[str, str]
+) -> None:
+    cpu, vulkan = (
+        by_check(check, "mul_mat", "f32", 64, 256, SEED, 1,
+                 device=device, widths=[1], env=env, lib=lib).hashes
+        for device in ("CPU", "Vulkan0")
+    )  # fmt: skip
+    assert cpu != vulkan
+
+
 def test_flash_attn(check: Path, lib: Path, env: dict[str, str]) -> None:
     expected = by_check(
         check, "flash_attn", 64, 64, 4, 2, 512, "f16", "f16", SEED, 1,
