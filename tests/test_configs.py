@@ -54,6 +54,27 @@ def test_a_device_that_is_not_there_is_said_with_why_its_backend_has_none() -> N
         pick_device(ready(CPU, silent=(silent,)), "Vulkan0")
 
 
+def test_devices_with_a_plus_are_scheduled_together() -> None:
+    whole = pick_device(ready(CPU, BLAS, CUDA), "cuda0+blas+cpu")
+    assert (whole["name"], whole["type"]) == ("CUDA0+BLAS+CPU", "GPU+ACCEL+CPU")
+    assert whole["bufts"] == ["CPU", "CPU_REPACK"]
+    assert named_devices(ready(CPU, BLAS), "BLAS+CPU") == ["BLAS+CPU"]
+    (config,) = configs_of(READY, "blas+cpu", ("cpu_repack",), (1,), None, {})
+    assert (config.device.name, config.device.backend) == ("BLAS+CPU", "BLAS+CPU")
+    assert config.buft == "CPU_REPACK"
+
+
+def test_devices_that_cannot_be_scheduled() -> None:
+    for name, why in (
+        ("CPU+BLAS", r"--device CPU\+BLAS: the CPU device must stand last"),
+        ("CUDA1+CPU", "no device CUDA1: this library has CPU, BLAS"),
+        ("BLAS+", "this library has CPU, BLAS"),
+    ):
+        with pytest.raises(UnknownDevice, match=why) as error:
+            pick_device(ready(CPU, BLAS), name)
+        assert "\n" not in str(error.value)
+
+
 def test_all_is_every_device_that_computes_alone() -> None:
     igpu = device("Vulkan0", "IGPU")
     assert named_devices(ready(CPU, BLAS, igpu, CUDA), "All") == ["CPU", "Vulkan0", "CUDA0"]

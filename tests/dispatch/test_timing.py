@@ -37,6 +37,9 @@ def test_the_largest_cache_counts(tmp_path: Path) -> None:
         (tmp_path / f"index{i}" / "size").write_text(size + "\n")
     assert last_level_cache("CPU", tmp_path) == 33 * MIB
     assert last_level_cache("GPU", tmp_path) == 128 * MIB
+    # a BLAS computes on the CPU; a scheduler's GPU has a cache of its own
+    assert last_level_cache("ACCEL+CPU", tmp_path) == 33 * MIB
+    assert last_level_cache("GPU+ACCEL+CPU", tmp_path) == 128 * MIB
 
 
 def test_a_system_that_tells_no_cache(tmp_path: Path) -> None:

@@ -68,6 +68,16 @@ def test_values_of_a_class_share_a_line(record: MakeRecord, result: MakeResult) 
     assert [row["columns"] for row in rows] == ["-", "all", "-"]
 
 
+def test_a_backend_tells_lines_of_a_class_apart(record: MakeRecord, result: MakeResult) -> None:
+    whole = bisected(record, result, dict.fromkeys((1, 31, 32, 33), "A"))
+    ran = [replace(r, backends=["BLAS" if r.width >= 32 else "CPU"]) for r in whole.results]
+    rows = table_rows(markdown.table(replace(whole, results=ran)))
+    seen = [(row["width"], row["class"], row["backend"]) for row in rows]
+    assert seen == [("1,31", "A", "CPU"), ("32,33", "A", "BLAS"), ("2-30", "-", "-")]
+    # of one device nothing is said
+    assert "backend" not in table_rows(markdown.table(whole))[0]
+
+
 def test_two_patterns_of_columns_are_both_named(record: MakeRecord, result: MakeResult) -> None:
     letters = {1: "A", 2: "A", 4: "B", 5: "B"}
     made = bisected(record, result, letters, lambda width: [0, 1, 2, 3])

@@ -80,6 +80,14 @@ def test_csv_has_one_line_per_result(repack_record: Record) -> None:
     assert rows[0]["max_ulp"] == "0"
 
 
+def test_csv_of_what_a_scheduler_chose(result: Rows, record: Make) -> None:
+    row = result(32, backends=["CPU", "BLAS"], weights_buft="CPU", openblas_threads=2)
+    (line,) = lines_of(FORMATS["csv"](record([row])))
+    assert (line["backends"], line["weights_buft"], line["openblas_threads"]) == (
+        "CPU BLAS", "CPU", "2",
+    )  # fmt: skip
+
+
 def test_csv_of_several_ops_and_configs(result: Rows, record: Make, config: Config) -> None:
     rows = [
         result(1, params={"k": 4, "bs": [1, 1]}),

@@ -157,6 +157,18 @@ def test_rows_without_a_comparison(result: Rows, record: Make) -> None:
     assert "- findings: 3 of 5 rows (1 CRASH, 1 TIMEOUT, 1 OOM, 2 UNSUPPORTED)" in text
 
 
+def test_what_a_scheduler_chose_has_columns_when_there_was_one(result: Rows, record: Make) -> None:
+    rows = [
+        result(31, backends=["CPU"], weights_buft="CPU"),
+        result(32, backends=["CPU", "BLAS"], weights_buft="CPU_REPACK"),
+        result(33, verdict="CRASH"),
+    ]
+    text = table(record(rows))
+    assert cells(text, "backend") == ["CPU", "CPU, BLAS", "-"]
+    assert cells(text, "weights_buft") == ["CPU", "CPU_REPACK", "-"]
+    assert "backend" not in table(record([result(31)]))
+
+
 def test_nan_and_unwritten_have_columns_when_there_are_any(result: Rows, record: Make) -> None:
     rows = [result(1), result(2, verdict="NAN", nan=3, nmse_width=None)]
     assert cells(table(record(rows)), "nan") == ["0", "3"]

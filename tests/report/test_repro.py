@@ -77,6 +77,9 @@ def test_what_a_program_cannot_have(result: Rows, record: Make, config: Config) 
     forced = record([result(2, params=PARAMS)], configs=[replace(config, arm="mmvq")])
     with pytest.raises(UsageError, match="forced path"):
         program(cases_of(forced)[0])
+    scheduled = record([result(2, params=PARAMS, backends=["BLAS"])])
+    with pytest.raises(UsageError, match="a single device"):
+        program(cases_of(scheduled)[0])
     device = replace(config.device, endpoint="10.0.0.5:50052")
     there = record([result(2, params=PARAMS)], configs=[replace(config, device=device)])
     with pytest.raises(UsageError, match="on a server"):
