@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import os
 import platform
@@ -12,7 +11,6 @@ import subprocess
 import sys
 import tarfile
 import tempfile
-import time
 import zipfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -47,7 +45,7 @@ FOREIGN = {
     "plugins": ("npm", "@node-llama-cpp/linux-x64", "3.22.1", "package/bins/linux-x64"),
     # of October 2025
     "plugins-0.9": ("npm", "@node-llama-cpp/linux-x64", "3.14.0", "package/bins/linux-x64"),
-    # of January 2025, the one built in July
+    # of early 2025
     "hashed-2025": ("pip", "pywhispercpp", "1.3.3", "pywhispercpp.libs"),
     "plugins-2025": ("npm", "@node-llama-cpp/linux-x64", "3.4.0", "package/bins/linux-x64"),
     "static": ("npm", "@fugood/node-llama-linux-x64", "1.7.15", "package/index.node"),
@@ -200,13 +198,11 @@ class RpcServer:
         self.process = subprocess.Popen(
             command, stdout=subprocess.DEVNULL, env={**os.environ, **env}
         )
-        for _ in range(200):
-            with contextlib.suppress(NoServer):
-                reach(self.endpoint)
-                return
-            time.sleep(0.05)
-        self.kill()
-        pytest.fail(f"{program} does not listen on {self.endpoint}")
+        try:
+            reach(self.endpoint, 10.0)
+        except NoServer:
+            self.kill()
+            raise
 
     def kill(self) -> None:
         """End it as a crash would, stopped or not."""
