@@ -138,6 +138,8 @@ class Runner:
 
     def __init__(self, commands: dict[str, list[str]]) -> None:
         self.commands, self.stopped = commands, False
+        # a shell has its background commands ignore SIGINT, and what they start
+        signal.signal(signal.SIGINT, signal.default_int_handler)
         # the very package that runs now, whatever lies in the current folder
         paths = [PACKAGE_PARENT, os.environ.get("PYTHONPATH")]
         self.env = {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))}

@@ -90,7 +90,7 @@ def small(cuda_lib: Path, cuda_env: dict[str, str], folder: Path, **more: Any) -
     command = [sys.executable, "-c", script, "gpu-run", "out", *more.pop("options", [])]
     env = cuda_env | {"GGMLPROBE_LIB": str(cuda_lib)}
     return subprocess.Popen(command, cwd=folder, env=env, text=True, stdin=subprocess.DEVNULL,
-                            stdout=subprocess.PIPE, stderr=subprocess.PIPE)  # fmt: skip
+                            stdout=subprocess.PIPE, stderr=subprocess.PIPE, **more)  # fmt: skip
 
 
 @pytest.fixture
@@ -129,7 +129,12 @@ def test_a_step_over_its_share_keeps_its_rows_and_goes_on_where_it_was(
     cuda_lib: Path, cuda_env: dict[str, str], tmp_path: Path
 ) -> None:
     options = ["--only", "product,endless", "--minutes", "0.5"]
-    run = small(cuda_lib, cuda_env, tmp_path, options=options)
+
+    def in_background() -> None:
+        """As a shell script's `&` starts it, which must not make the step deaf."""
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+    run = small(cuda_lib, cuda_env, tmp_path, options=options, preexec_fn=in_background)
     _, stderr = run.communicate(timeout=400)
     assert run.returncode == 1, stderr
     made = [(each["step"], each["status"]) for each in attempts(tmp_path / "out")]
