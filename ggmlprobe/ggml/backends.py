@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -48,19 +49,20 @@ def _listed(lib: Library) -> list[Path]:
 
 def files(lib: Library, backend: str) -> list[str]:
     """Return the names of the loaded files a backend is in: libggml-cpu-haswell.so, or none."""
-    named = [path for path in lib.files if backend.lower() in _names(path)]
-    # a variant that libggml tried and passed over can stay mapped
-    holder = _holder(lib, backend) if len(named) > 1 else None
-    return [path.name for path in named if holder in (None, str(path))]
+    return [path.name for path in lib.files if backend.lower() in _names(path)]
 
 
-def _holder(lib: Library, backend: str) -> str | None:
-    """Return the file that holds a registered backend's code, None where nothing tells."""
+def serving(lib: Library, mapped: Sequence[Path]) -> tuple[Path, ...]:
+    """Return mapped files without variants that libggml tried and passed over, and left mapped."""
+    passed_over: set[Path] = set()
     for reg in _regs(lib):
-        if lib.text(lib.c.ggml_backend_reg_name(reg)) == backend:
-            code = lib.c.ggml_backend_reg_get_proc_address(reg, b"ggml_backend_get_features")
-            return file_at(int(lib.ffi.cast("uintptr_t", code)))
-    return None
+        name = lib.text(lib.c.ggml_backend_reg_name(reg)).lower()
+        variants = {path for path in mapped if name in _names(path)}
+        code = lib.c.ggml_backend_reg_get_proc_address(reg, b"ggml_backend_get_features")
+        holder = Path(file_at(int(lib.ffi.cast("uintptr_t", code))) or "")
+        if holder in variants:
+            passed_over |= variants - {holder}
+    return tuple(path for path in mapped if path not in passed_over)
 
 
 def _names(path: Path) -> set[str]:

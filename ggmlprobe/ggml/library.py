@@ -83,7 +83,7 @@ class Library:
             raise LibraryBroken(f"{files} names no tensor type; give another build")
         backends.load(lib)
         refuse_foreign(lib)
-        lib.files = loaded(lib)
+        lib.files = backends.serving(lib, loaded(lib))
         return lib
 
     @functools.cached_property
