@@ -6,6 +6,7 @@ ggml ends the process where it cannot connect, and waits without a limit.
 from __future__ import annotations
 
 import socket
+import time
 
 from ggmlprobe.errors import NoServer, SilentServer, UsageError
 
@@ -14,6 +15,9 @@ CONNECT_SECONDS = 3.0
 ANSWER_SECONDS = 10.0
 GREETING_SECONDS = 60.0
 """For what ggml and a server say to each other before a run; the machine may be busy."""
+RETURN_SECONDS = 3.0
+"""For a server that has died to be started again by whatever watches it."""
+POLL_SECONDS = 0.1
 PORT_MAX = 65535
 WORDS = 32
 
@@ -34,7 +38,28 @@ def endpoint_of(device: str | None) -> str | None:
     return f"{host.lower()}:{int(port)}"
 
 
-def reach(endpoint: str) -> None:
+def reach(endpoint: str, patience: float = 0.0) -> None:
+    """Try until there is a server, for so many seconds, once at least.
+
+    One that is there and silent is not tried again: few fit into its queue.
+
+    Raises:
+        NoServer: see `_try`.
+    """
+    limit = time.monotonic() + patience
+    while True:
+        try:
+            _try(endpoint)
+            return
+        except SilentServer:
+            raise
+        except NoServer:
+            if time.monotonic() >= limit:
+                raise
+        time.sleep(POLL_SECONDS)
+
+
+def _try(endpoint: str) -> None:
     """Connect, end our side, and wait until the server has come to that and hangs up, too.
 
     Nothing is sent: SIGPIPE ends a ggml-rpc-server whose client has left before its answer.
@@ -53,7 +78,8 @@ def reach(endpoint: str) -> None:
         connection = socket.create_connection((address, int(port)), CONNECT_SECONDS)
     except TimeoutError as error:
         raise SilentServer(
-            f"{SCHEME}{endpoint}: no answer in {CONNECT_SECONDS:g} s: check host, port and firewall"
+            f"{SCHEME}{endpoint}: no answer in {CONNECT_SECONDS:g} s: check host, port and "
+            "firewall, and whether it is stopped"
         ) from error
     except OSError as error:
         why = (error.strerror or str(error)).lower()

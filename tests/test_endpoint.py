@@ -96,6 +96,21 @@ def test_a_port_nobody_listens_on() -> None:
     assert caught.value.verdict == "CRASH"
 
 
+def test_a_server_that_starts_meanwhile_is_waited_for(pool: ThreadPoolExecutor) -> None:
+    with socket.socket() as server:
+        server.bind(("127.0.0.1", 0))
+
+        def start() -> None:
+            server.listen()
+            answer_once(server, b"")
+
+        with pytest.raises(NoServer, match="refused"):
+            reach(address(server), 2 * endpoint.POLL_SECONDS)
+        served = pool.submit(start)
+        reach(address(server), 10.0)
+        served.result()
+
+
 @pytest.mark.parametrize("host", ["nosuch.invalid", "a" * 64, "x..y"])
 def test_a_host_that_there_is_not(host: str) -> None:
     with pytest.raises(NoServer, match=f"no host {host}"):

@@ -86,6 +86,7 @@ class Worker:
         self._process: subprocess.Popen[str] | None = None
         self._busy = False
         self._hung = False
+        self._patience = 0.0
 
     def launch(self) -> None:
         """Start the process without waiting for it to be ready."""
@@ -128,7 +129,8 @@ class Worker:
         """
         if self._process is None:
             if self.spec.endpoint is not None:
-                endpoint.reach(self.spec.endpoint)
+                patience, self._patience = self._patience, 0.0
+                endpoint.reach(self.spec.endpoint, patience)
             self.launch()
         event = self._next(START_SECONDS)
         if event is not None and event["event"] == "connecting":
@@ -187,6 +189,8 @@ class Worker:
                 where = {key: at[key] for key in ("phase", "seed", "width")}
                 tail = self.stderr_tail()
                 self.stop()
+                # perhaps of its server's death: the next request gives that some time to come back
+                self._patience = endpoint.RETURN_SECONDS
                 yield {"event": "died", **death._asdict(), "stderr": tail, **where}
                 return
             if event["event"] == "begin":

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
+import signal
 import socket
 import struct
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,6 @@ import pytest
 
 from ggmlprobe import record
 from ggmlprobe.endpoint import reach
-from ggmlprobe.errors import NoServer
 from ggmlprobe.record import Record, Result
 
 Cli = Callable[..., subprocess.CompletedProcess[str]]
@@ -139,6 +139,26 @@ def test_a_server_that_dies_costs_no_other_device_and_can_be_gone_on_with(
     assert news.count(b'{"result":') == 7, "only the lost rows were run again"
 
 
+def test_a_server_that_is_started_again_goes_on(
+    cli: Cli, rpc_server: Start, plant: Callable[[str], dict[str, str]]
+) -> None:
+    """It dies of width 5, each time."""
+    first = rpc_server()
+    first.kill()
+    loop = ["sh", "-c", 'while :; do "$@"; done', "sh", *first.process.args]
+    env = os.environ | plant("killed:5:5")
+    watched = subprocess.Popen(loop, stdout=subprocess.DEVNULL, env=env, start_new_session=True)
+    try:
+        reach(first.endpoint, 10.0)
+        made = loaded(cli(*RUN, "--device", first.device, "-o", "json"))
+    finally:
+        os.killpg(watched.pid, signal.SIGKILL)
+        watched.wait()
+    assert [row.verdict for row in made.results] == 2 * [
+        *["INVARIANT"] * 3, "CRASH", "INVARIANT"
+    ]  # fmt: skip
+
+
 def test_a_dead_server_among_others_is_told_before_anything_runs(
     cli: Cli, rpc_server: Start
 ) -> None:
@@ -238,16 +258,6 @@ def served(cli_env: dict[str, str], port: int) -> Iterator[subprocess.Popen[byte
         process.wait()
 
 
-def await_server(address: str, process: subprocess.Popen[bytes]) -> None:
-    for _ in range(200):
-        assert process.poll() is None, "the server has ended"
-        with contextlib.suppress(NoServer):
-            reach(address)
-            return
-        time.sleep(0.05)
-    pytest.fail(f"nobody listens on {address}")
-
-
 def test_serve_outlives_a_client_that_leaves_before_its_answer(
     cli: Cli, cli_env: dict[str, str], rpc_server: Start
 ) -> None:
@@ -255,14 +265,15 @@ def test_serve_outlives_a_client_that_leaves_before_its_answer(
     plain.kill()
     address, port = plain.endpoint, int(plain.endpoint.partition(":")[2])
     with served(cli_env, port) as process:
-        await_server(address, process)
+        reach(address, 10.0)
         place = ("127.0.0.1", port)
         with socket.create_connection(place) as busy:
             busy.sendall(HELLO)
             busy.recv(1)
             with socket.create_connection(place) as leaving:
                 leaving.sendall(HELLO)
-        await_server(address, process)
+        reach(address, 10.0)
+        assert process.poll() is None
         assert loaded(cli(*RUN, "--device", f"rpc://{address}", "-o", "json")).results
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import signal
 import socket
 import struct
@@ -17,7 +18,7 @@ from ggmlprobe import endpoint
 from ggmlprobe.configs import configs_of
 from ggmlprobe.errors import LibraryBroken, NoServer, SilentServer
 from ggmlprobe.ops.mul_mat import MulMat
-from ggmlprobe.record import Result
+from ggmlprobe.record import CaseClasses, Result
 from ggmlprobe.runner import Case, Runner
 from ggmlprobe.worker.protocol import Spec
 from ggmlprobe.worker.supervisor import Worker
@@ -43,14 +44,13 @@ def child(lib_path: str, address: str, timeout: float = 60.0) -> Iterator[Worker
 
 
 @contextlib.contextmanager
-def run(
+def rows_of(
     lib_path: str, address: str, *cases: Case, timeout: float = 60.0
-) -> Iterator[Iterator[Result]]:
+) -> Iterator[Iterator[Result | CaseClasses]]:
     """Rows of cases on the server's first device, as they come."""
     with child(lib_path, address, timeout) as worker:
         (config,) = configs_of(worker.ready(), "RPC0", (None,), (1,), None, {})
-        rows = Runner({config.id: worker}, (1,)).run([config], cases)
-        yield (row for row in rows if isinstance(row, Result))
+        yield Runner({config.id: worker}, (1,)).run([config], cases)
 
 
 @contextlib.contextmanager
@@ -173,10 +173,10 @@ def test_a_server_that_is_told_something_and_stays_silent_is_a_line(
 def test_a_server_that_dies_in_a_case_is_rows(lib_path: str, rpc_server: Start) -> None:
     server = rpc_server()
     cases = case(), case("f16"), case("q4_0")
-    with run(lib_path, server.endpoint, *cases) as rows:
+    with rows_of(lib_path, server.endpoint, *cases) as rows:
         found = [next(rows)]
         server.kill()
-        found += list(rows)
+        found += [row for row in rows if isinstance(row, Result)]
     assert [(row.params["type_a"], row.width) for row in found] == [
         (type_a, width) for type_a in ("q8_0", "f16", "q4_0") for width in WIDTHS
     ]
@@ -197,10 +197,10 @@ def test_a_server_that_hangs_in_a_case_is_rows(
 ) -> None:
     monkeypatch.setattr(endpoint, "ANSWER_SECONDS", 1.0)
     server = rpc_server()
-    with run(lib_path, server.endpoint, case(), timeout=2.0) as rows:
+    with rows_of(lib_path, server.endpoint, case(), timeout=2.0) as rows:
         found = [next(rows)]
         server.process.send_signal(signal.SIGSTOP)
-        found += list(rows)
+        found += [row for row in rows if isinstance(row, Result)]
     lost = [row for row in found if row.verdict == "TIMEOUT"]
     assert [row.width for row in found] == list(WIDTHS)
     assert found[0].verdict == "INVARIANT"
@@ -213,12 +213,13 @@ def test_a_server_that_comes_back_is_used_again(lib_path: str, rpc_server: Start
     server = rpc_server()
     port = int(server.endpoint.partition(":")[2])
     small = case("q4_0", m=64), case("f16", m=64), case("q8_0", m=64)
-    with run(lib_path, server.endpoint, *small) as rows:
-        found = [next(rows) for _ in WIDTHS]
+    with rows_of(lib_path, server.endpoint, *small) as rows:
+        # what tells the classes comes once a case has ended
+        before = list(itertools.takewhile(lambda row: isinstance(row, Result), rows))
         server.kill()
-        found += [next(rows) for _ in WIDTHS]
+        lost = [next(rows) for _ in WIDTHS]
         rpc_server(port=port)
-        found += list(rows)
-    assert [bool(row.seeds) for row in found[: len(WIDTHS)]] == [True] * len(WIDTHS)
-    assert {row.verdict for row in found[len(WIDTHS) : 2 * len(WIDTHS)]} == {"CRASH"}
-    assert [bool(row.seeds) for row in found[2 * len(WIDTHS) :]] == [True] * len(WIDTHS)
+        after = [row for row in rows if isinstance(row, Result)]
+    assert [bool(row.seeds) for row in before] == [True] * len(WIDTHS)
+    assert {row.verdict for row in lost} == {"CRASH"}
+    assert [bool(row.seeds) for row in after] == [True] * len(WIDTHS)
