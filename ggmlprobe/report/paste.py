@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from ggmlprobe.classes import Classes
 from ggmlprobe.record import CaseClasses, Record, Result
-from ggmlprobe.report import matrix
+from ggmlprobe.report import by_device, matrix
 from ggmlprobe.report.around import around_lines
 from ggmlprobe.report.controls import BLANK, blanks, controls_table
 from ggmlprobe.report.footer import findings_line, library_line, seeds_line
@@ -57,6 +57,7 @@ def _plain(record: Record) -> list[str]:
         command_line(record.command),
         "" if large else constant_line(layout),
         rows,
+        by_device.table(record),
         _classes(record),
         controls_table(record),
         "\n".join([*blanks(record), *map(guarded, measured)]),

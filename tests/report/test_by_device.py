@@ -9,6 +9,7 @@ from typing import Any
 from ggmlprobe.record import Config, Record, Result
 from ggmlprobe.report import FORMATS, matrix
 from ggmlprobe.report.by_device import table
+from ggmlprobe.report.paste import block
 
 Rows = Callable[..., Result]
 Make = Callable[..., Record]
@@ -78,8 +79,9 @@ def test_it_stands_in_the_table_and_in_the_sweep(
     record: Make, result: Rows, config: Config
 ) -> None:
     made = record([result(2), result(2, [0], config="c1")], configs=[config, on_server(config)])
-    for text in (FORMATS["md"](made), matrix.table(made)):
+    for text in (FORMATS["md"](made), matrix.table(made), block(made)):
         assert table(made) in text
+    for text in (FORMATS["md"](made), matrix.table(made)):
         assert "threads of a server are its own" in text
     assert "by device" not in FORMATS["md"](record([result(2)]))
 
