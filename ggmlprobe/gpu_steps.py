@@ -39,21 +39,22 @@ PROBES = (
     _step("sweep-mul_mat", 0.2, f"sweep mul_mat --type all {_SHAPE} --widths 1-17 --kernels"),
     _step("sweep-flash_attn", 0.1, f"sweep flash_attn {_KV} --widths 1-9,16 --kernels"),
     _step("bisect-mul_mat", 0.05, f"bisect mul_mat --type {_TYPES} {_SHAPE} --to 512 --kernels"),
-    _step("threshold-mul_mat", 0.12,
+    _step("threshold-mul_mat", 0.16,
           f"threshold mul_mat --types q4_K,iq3_s {_SHAPE} --widths 1-9,16"),
     _step("sweep-mul_mat_id", 0.05,
           "sweep mul_mat_id --type q4_K,mxfp4 --routing shared,disjoint,random,skewed "
           "--widths 1-9,16 --kernels"),
     _step("attn_nofa", 0.05, "sweep attn_nofa --hs 128,256 --kv 4096 --widths 1-9,16 --kernels"),
     *(_step(p.name, 0.08, f"preset run {p.name} --kernels") for p in reversed(MODELS)),
-    _step("threshold-mul_mat_id", 0.05, "threshold mul_mat_id --widths 1-9"),
-    _step("threshold-flash_attn", 0.05, "threshold flash_attn --kv 4096 --widths 1-9"),
-    _step("time-mul_mat", 0.06, f"op mul_mat --type {_TYPES} {_SHAPE} --widths 1-9,16 --time"),
-    _step("time-flash_attn", 0.05, f"op flash_attn {_KV} --widths 1-9,16 --time"),
+    _step("threshold-mul_mat_id", 0.06, "threshold mul_mat_id --widths 1-9"),
+    _step("threshold-flash_attn", 0.06, "threshold flash_attn --kv 4096 --widths 1-9"),
+    _step("time-mul_mat", 0.15, f"op mul_mat --type {_TYPES} {_SHAPE} --widths 1-9,16 --time"),
+    _step("time-flash_attn", 0.08,
+          "op flash_attn --type-k f16,q8_0 --hs 128,256 --kv 4096 --widths 1-9,16 --time"),
 )  # fmt: skip
 
 SETTINGS = tuple(
-    _step(f"ab-{name}-{op}", 0.04, f"ab {op} {options} --set-env-b {variable}=1")
+    _step(f"ab-{name}-{op}", 0.05, f"ab {op} {options} --set-env-b {variable}=1")
     for name, variable in (("graphs", "GGML_CUDA_DISABLE_GRAPHS"),
                            ("fusion", "GGML_CUDA_DISABLE_FUSION"))
     for op, options in (("mul_mat", f"{_SHAPE} --widths 1-9"),
