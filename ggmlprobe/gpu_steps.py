@@ -48,7 +48,8 @@ PROBES = (
     *(_step(p.name, 0.08, f"preset run {p.name} --kernels") for p in reversed(MODELS)),
     _step("threshold-mul_mat_id", 0.06, "threshold mul_mat_id --widths 1-9"),
     _step("threshold-flash_attn", 0.06, "threshold flash_attn --kv 4096 --widths 1-9"),
-    _step("time-mul_mat", 0.15, f"op mul_mat --type {_TYPES} {_SHAPE} --widths 1-9,16 --time"),
+    _step("time-mul_mat", 0.08,
+          f"op mul_mat --type q4_K,q8_0,iq3_s,f16 {_SHAPE} --widths 1-9,16 --time"),
     _step("time-flash_attn", 0.08,
           "op flash_attn --type-k f16,q8_0 --hs 128,256 --kv 4096 --widths 1-9,16 --time"),
 )  # fmt: skip
