@@ -65,23 +65,40 @@ def test_cuda_without_nvcc(cmake):
     assert "CUDACXX" in line
 
 
-def test_cuda_without_cublas(cmake, tmp_path):
+@pytest.fixture
+def toolkit(tmp_path: Path) -> Path:
     """A toolkit of nvcc, headers and runtime alone, as some distributions split it."""
+    made = tmp_path / "cuda"
+    for directory in ("bin", "include", "lib64"):
+        (made / directory).mkdir(parents=True)
+    release = "echo 'Cuda compilation tools, release 13.0, V13.0.88'"
+    (made / "bin" / "nvcc").write_text(f"#!/bin/sh\n{release}\necho '#$ TOP={made}'\n")
+    (made / "bin" / "nvcc").chmod(0o755)
+    (made / "include" / "cuda_runtime.h").write_text("#define CUDART_VERSION 13000\n")
+    (made / "lib64" / "libcudart.so").write_text("")
+    return made
+
+
+def test_cuda_without_cublas(cmake, toolkit):
     if ctypes.util.find_library("cublas"):
         pytest.skip("the system has cuBLAS")
-    toolkit = tmp_path / "cuda"
-    for directory in ("bin", "include", "lib64"):
-        (toolkit / directory).mkdir(parents=True)
-    release = "echo 'Cuda compilation tools, release 13.0, V13.0.88'"
-    (toolkit / "bin" / "nvcc").write_text(f"#!/bin/sh\n{release}\necho '#$ TOP={toolkit}'\n")
-    (toolkit / "bin" / "nvcc").chmod(0o755)
-    (toolkit / "include" / "cuda_runtime.h").write_text("#define CUDART_VERSION 13000\n")
-    (toolkit / "lib64" / "libcudart.so").write_text("")
     options = [f"CUDAToolkit_ROOT={toolkit}", "CUDA_cublas_LIBRARY=CUDA_cublas_LIBRARY-NOTFOUND"]
     python = f"Python_EXECUTABLE={sys.executable}"
     line = error_line(cmake("GGML_CUDA=ON", *options, python, CUDACXX=str(toolkit / "bin/nvcc")))
     assert "needs cuBLAS 13" in line
     assert "pip install 'nvidia-cublas==13.0.*'" in line
+
+
+def test_cuda_without_a_driver_to_link(cmake, toolkit):
+    if ctypes.util.find_library("cuda"):
+        pytest.skip("the system has the driver")
+    for name in ("cublas", "cublasLt"):
+        (toolkit / "lib64" / f"lib{name}.so").write_text("")
+    options = [f"CUDAToolkit_ROOT={toolkit}", f"CUDA_cublas_LIBRARY={toolkit}/lib64/libcublas.so"]
+    options.append("CUDA_cuda_driver_LIBRARY=CUDA_cuda_driver_LIBRARY-NOTFOUND")
+    line = error_line(cmake("GGML_CUDA=ON", *options, CUDACXX=str(toolkit / "bin/nvcc")))
+    assert "found no libcuda.so (driver or stub) to link" in line
+    assert "add -DGGML_CUDA_NO_VMM=ON" in line
 
 
 def test_source_dir_that_does_not_exist(cmake):
