@@ -263,3 +263,18 @@ def test_cases_that_cannot_be_emitted(
     done = cli("repro", "run.json", "--emit", emit)
     assert (done.returncode, done.stdout) == (2, "")
     assert says in done.stderr
+
+
+@pytest.mark.parametrize("kind", ["plugins-2025", "plugins-0.9"])
+@pytest.mark.parametrize("name", ["flash_attn", "nofa"])
+def test_builds_of_2025(
+    cli: Cli, tmp_path: Path, cli_env: dict[str, str], foreign_libs: dict[str, Path], kind: str,
+    name: str,
+) -> None:  # fmt: skip
+    # their masks are padded, and the older one numbers precision f32 otherwise
+    env = cli_env | {"GGMLPROBE_LIB": str(foreign_libs[kind])}
+    record = ran(cli, tmp_path, *CASES[name], "--lib", str(foreign_libs[kind]))
+    run = built(cli, tmp_path)
+    lines, _ = shown(tmp_path, run, env)
+    assert lines == expected(record, record["results"][0]["case"])
+    assert {row["verdict"] for row in record["results"]} <= {"INVARIANT", "MISMATCH", "PRECISION"}

@@ -93,6 +93,7 @@ def _op_places(case: Case, made: Made) -> dict[str, str]:
         "query": "(t/n*HEADS*n + h*n + t%n)" if flags["OUTSIDE"] else "i",
         "bias": "-(float) d" if made.values.get("MAX_BIAS") else "0",
         "mask_type": "f32" if flags["NOFA"] else "f16",
+        "rows": "(n + 63)/64*64" if flags["PADDED"] and not flags["NOFA"] else "n",
     }
 
 

@@ -20,7 +20,7 @@ SETTERS = {
 }
 FLAGS = (
     "BUFT", "PREC", "OUTLIERS", "DISJOINT", "DRAWN", "VIEW", "NOFA", "V_IN_K", "OUTSIDE", "PLAIN",
-    "ODD", "MASK", "SINKS", "SOFTCAP",
+    "ODD", "MASK", "SINKS", "SOFTCAP", "EARLY", "PADDED",
 )  # fmt: skip
 
 Values = dict[str, int | float | str]
@@ -54,7 +54,15 @@ def made_of(case: Case) -> Made:
         "THREADS": case.config.threads, "THREADS_BATCH": case.config.threads_batch,
         "TOKENS": tokens(case),
     }  # fmt: skip
-    return Made(made.values | own, made.parts, dict.fromkeys(FLAGS, False) | made.flags)
+    version = case.config.library.version
+    release = {
+        # until September 2025 ggml had no version of its own
+        "EARLY": version in (None, "0.0.1"),
+        # 0.9.4 was both; one that wants no padding takes it all the same
+        "PADDED": version in (None, "0.0.1", *(f"0.9.{patch}" for patch in range(5))),
+    }
+    flags = dict.fromkeys(FLAGS, False) | made.flags | release
+    return Made(made.values | own, made.parts, flags)
 
 
 def check(case: Case) -> None:

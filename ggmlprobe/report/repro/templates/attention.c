@@ -33,10 +33,10 @@ static void feed(int64_t first, int64_t n) { /* token t is in cell CELLS - TOKEN
     ggml_backend_tensor_set(q, queries + first*HEADS*HSK, 0, n*HEADS*HSK*4); //? PLAIN
     for (int64_t i = 0, t, h; t = i/HEADS, h = i%HEADS, i < STREAMS*n*HEADS; i++) /* [STREAMS][n][HEADS] */ //? !PLAIN
         ggml_backend_tensor_set(q, queries + ((t/n*TOKENS + first + t%n)*HEADS + h)*HSK, @query@*HSK*4, HSK*4); //? !PLAIN
-    float * values = malloc(STREAMS*n*N_KV*sizeof(float)); /* of the mask */ //? MASK
-    for (int64_t i = 0, d; i < STREAMS*n*N_KV; i++) //? MASK
-        d = CELLS - TOKENS + first + i/N_KV%n - i%N_KV, values[i] = d < 0 || d >= SEEN ? -1.0f/0.0f : @bias@; //? MASK
-    char * data = pack("@mask_type@", values, STREAMS*n, N_KV); //? MASK
+    const int64_t rows = @rows@; float * values = malloc(STREAMS*rows*N_KV*sizeof(float)); /* of the mask */ //? MASK
+    for (int64_t i = 0, d; i < STREAMS*rows*N_KV; i++) //? MASK
+        d = CELLS - TOKENS + first + i/N_KV%rows - i%N_KV, values[i] = d < 0 || d >= SEEN ? -1.0f/0.0f : @bias@; //? MASK
+    char * data = pack("@mask_type@", values, STREAMS*rows, N_KV); //? MASK
     ggml_backend_tensor_set(mask, data, 0, ggml_nbytes(mask)), free(data); //? MASK
     ggml_backend_tensor_set(sinks, sink_values, 0, HEADS*sizeof(float)); //? SINKS
 }

@@ -10,7 +10,7 @@ static ptr build(ptr ctx, int64_t n) {
     ptr seen = ggml_permute(ctx, q = NEW("f32", HSK, HEADS, n, STREAMS), 0, 2, 1, 3); //? !OUTSIDE
     ptr k = view(ctx, k_cache, TYPE_K, HSK, HSK), v = view(ctx, v_cache, TYPE_V, HSV, HSV); //? !V_IN_K
     ptr k = view(ctx, k_cache, TYPE_K, HSK, HSK), v = view(ctx, k_cache, TYPE_K, HSK, HSV); //? V_IN_K
-    mask = NEW("f16", N_KV, n, 1, STREAMS); //? MASK
+    mask = NEW("f16", N_KV, @rows@, 1, STREAMS); //? MASK
     ptr y = ggml_flash_attn_ext(ctx, seen, k, v, mask, SCALE, MAX_BIAS, SOFTCAP);
     ggml_flash_attn_ext_add_sinks(y, sinks = NEW("f32", HEADS, 1, 1, 1)); //? SINKS
     return set_prec(y); //? PREC
