@@ -18,15 +18,17 @@ class Step:
         name: of its files.
         args: what follows `ggmlprobe`, apart from the options that every step gets.
         share: of the whole time, what it may take before the next one begins.
+        offload: runs on the device and the CPU together, with the weights on the CPU's side.
     """
 
     name: str
     args: tuple[str, ...]
     share: float
+    offload: bool = False
 
 
-def _step(name: str, share: float, command: str) -> Step:
-    return Step(name, tuple(command.split()), share)
+def _step(name: str, share: float, command: str, offload: bool = False) -> Step:
+    return Step(name, tuple(command.split()), share, offload)
 
 
 # where the paths of MMVQ, MMQ and the float products part
@@ -54,6 +56,9 @@ PROBES = (
           "op flash_attn --type-k f16,q8_0 --hs 128,256 --kv 4096 --widths 1-9,16 --time"),
 )  # fmt: skip
 
+OFFLOAD = _step("offload", 0.03, f"bisect mul_mat --type q4_K {_SHAPE} --to 64", offload=True)
+"""From which width on a product goes to the GPU though its weights lie in host memory."""
+
 SETTINGS = tuple(
     _step(f"ab-{name}-{op}", 0.05, f"ab {op} {options} --set-env-b {variable}=1")
     for name, variable in (("graphs", "GGML_CUDA_DISABLE_GRAPHS"),
@@ -76,7 +81,8 @@ def steps(backend: str, only: Sequence[str] | None = None) -> list[Step]:
     cuda = backend in CUDA_LIKE
     place = "CUDA" if cuda else backend
     found = [
-        step for step in (*PROBES, *(SETTINGS if cuda else ()))
+        step for step in (*PROBES, *(() if backend == "CPU" else (OFFLOAD,)),
+                          *(SETTINGS if cuda else ()))
         if step.args[0] != "threshold" or (place, step.args[1]) in DEFAULTS
     ]  # fmt: skip
     names = [step.name for step in found]

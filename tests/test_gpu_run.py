@@ -12,7 +12,7 @@ from ggmlprobe import gpu_run
 from ggmlprobe.cli import main
 from ggmlprobe.errors import RecordError, UsageError
 from ggmlprobe.gpu_run import GRACE, Attempt, Ended, play
-from ggmlprobe.gpu_steps import PROBES, SETTINGS, Step, steps
+from ggmlprobe.gpu_steps import OFFLOAD, PROBES, SETTINGS, Step, steps
 from ggmlprobe.presets import PRESETS
 
 COMMANDS = {name: f"ggmlprobe {name}" for name in "abcd"}
@@ -152,7 +152,7 @@ def test_a_later_attempt_holds() -> None:
     assert gpu_run.exit_status([A], [attempt("a", 2), attempt("a", 0)]) == 0
 
 
-EVERY = [*PROBES, *SETTINGS]
+EVERY = [*PROBES, OFFLOAD, *SETTINGS]
 
 
 def test_every_preset_is_a_step_and_names_are_those_of_files() -> None:
@@ -180,6 +180,8 @@ def test_a_device_gets_the_steps_that_say_something_about_it() -> None:
     names: Callable[[str], list[str]] = lambda backend: [step.name for step in steps(backend)]  # noqa: E731
     assert names("CUDA") == names("ROCm") == [step.name for step in EVERY]
     assert not [name for name in names("Vulkan") if name.startswith(("threshold", "ab-"))]
+    assert "offload" in names("Vulkan")
+    assert "offload" not in names("CPU")
     assert "threshold-mul_mat" in names("CPU")
     assert "threshold-flash_attn" not in names("CPU")
 

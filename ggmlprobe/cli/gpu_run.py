@@ -25,6 +25,7 @@ from ggmlprobe.configs import pick_device
 from ggmlprobe.dispatch.arms import CUDA_LIKE
 from ggmlprobe.dispatch.cuda_kernels import NOT_INSTALLED
 from ggmlprobe.errors import UnknownDevice, UsageError
+from ggmlprobe.ggml.device import BETWEEN
 from ggmlprobe.gpu_run import Attempt, Ended
 from ggmlprobe.gpu_steps import Step
 from ggmlprobe.report import index
@@ -71,10 +72,9 @@ def gpu_run(
     chosen = probed_device(lib, device)
     steps = gpu_steps.steps(chosen["backend"], only)
     folder.mkdir(parents=True, exist_ok=True)
-    common = ["--device", chosen["name"], "--timeout", HUNG]
-    common += ["--lib", lib] if lib is not None else []
+    common = ["--timeout", HUNG, *(["--lib", lib] if lib is not None else [])]
     common += ["--threads", str(threads)] if threads is not None else []
-    commands = {step.name: command_of(step, common, folder) for step in steps}
+    commands = {step.name: command_of(step, chosen["name"], common, folder) for step in steps}
     about = [f"device: {chosen['name']}, {chosen['description']}", kernel_names(chosen["backend"])]
     click.echo("\n".join(about), err=True)
     attempts = running.load(folder / STATE)
@@ -117,11 +117,12 @@ def kernel_names(backend: str) -> str:
     return NOT_INSTALLED
 
 
-def command_of(step: Step, common: Sequence[str], folder: Path) -> list[str]:
-    """A step's arguments, with its files."""
+def command_of(step: Step, device: str, common: Sequence[str], folder: Path) -> list[str]:
+    """A step's arguments, with its device and files."""
+    place = f"{device}{BETWEEN}CPU" if step.offload else device
     file = {kind: str(folder / f"{step.name}.{kind}") for kind in ("jsonl", "json", "md")}
     files = ["--resume", file["jsonl"], "--export-json", file["json"], "--export-md", file["md"]]
-    return [*step.args, *common, *files, "--force"]
+    return [*step.args, "--device", place, *common, *files, "--force"]
 
 
 def shown(commands: dict[str, list[str]]) -> dict[str, str]:

@@ -202,14 +202,24 @@ int index_of(ggml_backend_dev_t device) {
     return static_cast<int>(device - DEVICES);
 }
 
+size_t alignment(ggml_backend_buffer_type_t) {
+    return 64;
+}
+
 ggml_backend_buffer_t alloc_buffer(ggml_backend_buffer_type_t buft, size_t size) {
     ggml_backend_buffer_t buffer = ggml_backend_buft_alloc_buffer(ggml_backend_cpu_buffer_type(), size);
     buffer->buft = buft;
     return buffer;
 }
 
-size_t alignment(ggml_backend_buffer_type_t) {
-    return 64;
+// Host memory that the GPU can read: where llama.cpp keeps the weights of a layer on the CPU.
+ggml_backend_buffer_type_t host_buft() {
+    static ggml_backend_buffer_type made = {
+        { [](ggml_backend_buffer_type_t) { return "CUDA_Host"; }, alloc_buffer, alignment, nullptr,
+          nullptr, [](ggml_backend_buffer_type_t) { return true; } },
+        &DEVICES[0], nullptr,
+    };
+    return &made;
 }
 
 ggml_status graph_compute(ggml_backend_t backend, ggml_cgraph * graph) {
@@ -253,6 +263,11 @@ bool supports_op(ggml_backend_dev_t, const ggml_tensor * op) {
     return supported;
 }
 
+// As libggml-cuda: wide products are worth the way of their weights.
+bool offload_op(ggml_backend_dev_t, const ggml_tensor * op) {
+    return op->op == GGML_OP_MUL_MAT && op->ne[1] >= number("GGML_OP_OFFLOAD_MIN_BATCH", 32);
+}
+
 const char * type_name(ggml_backend_dev_t) {
     return "stand-in for a GPU";
 }
@@ -274,7 +289,9 @@ ggml_backend_device_i device_i() {
     made.get_props = get_props;
     made.init_backend = init_backend;
     made.get_buffer_type = [](ggml_backend_dev_t device) { return &BUFTS[index_of(device)]; };
+    made.get_host_buffer_type = [](ggml_backend_dev_t) { return host_buft(); };
     made.supports_op = supports_op;
+    made.offload_op = offload_op;
     made.supports_buft = [](ggml_backend_dev_t device, ggml_backend_buffer_type_t buft) {
         return buft == &BUFTS[index_of(device)];
     };

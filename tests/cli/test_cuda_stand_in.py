@@ -131,6 +131,20 @@ def test_bisect_finds_every_boundary_of_the_paths(cuda: Cuda) -> None:
     assert found["boundaries"] == [[4, 5], [5, 6], [63, 64]]
 
 
+@pytest.mark.parametrize(("env", "first"), [({}, 32), ({"GGML_OP_OFFLOAD_MIN_BATCH": "12"}, 12)])
+def test_a_wide_product_goes_to_the_gpu_where_its_weights_lie_in_host_memory(
+    cuda: Cuda, env: dict[str, str], first: int
+) -> None:
+    """Op offload, which only a scheduler does."""
+    command = ["bisect", "mul_mat", *SMALL, "--device", "CUDA0+CPU", "--to", "40"]
+    run = record(cuda, *command, "--threads", "1", env=env)
+    ran = {row["width"]: row["backends"] for row in run["results"]}
+    assert ran == {width: ["CUDA0" if width >= first else "CPU"] for width in ran}
+    assert {first - 1, first} <= set(ran)
+    assert {row["weights_buft"] for row in run["results"]} == {"CUDA_Host"}
+    assert [first - 1, first] in run["bisections"][0]["boundaries"]
+
+
 def test_settings_reach_the_child_before_the_library_reads_them(cuda: Cuda) -> None:
     """By the features the stand-in tells, and by the width that each setting changes."""
     settings = [

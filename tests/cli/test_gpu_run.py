@@ -19,6 +19,7 @@ Cli = Callable[..., subprocess.CompletedProcess[str]]
 # the steps of gpu_steps.py, replaced by small ones; then the command line as it is
 SMALL_STEPS = """
 import sys
+from dataclasses import replace
 from ggmlprobe import gpu_steps
 from ggmlprobe.__main__ import main
 
@@ -31,6 +32,8 @@ gpu_steps.PROBES = (
     step("endless", "op mul_mat --seeds 1-99999", ENDLESS),
     step("threshold", "threshold mul_mat --widths 1,5 --no-time"),
 )
+gpu_steps.OFFLOAD = step("offload", "op mul_mat --widths 1,40")
+gpu_steps.OFFLOAD = replace(gpu_steps.OFFLOAD, offload=True)
 graphs = "--set-env-b GGML_CUDA_DISABLE_GRAPHS=1"
 gpu_steps.SETTINGS = (step("ab", f"ab mul_mat --widths 1,6 --hot {graphs}"),)
 main()
@@ -103,25 +106,26 @@ def cuda_env(cli_env: dict[str, str], tmp_path: Path) -> dict[str, str]:
 def test_every_step_runs_on_the_first_gpu_and_one_that_fails_stops_no_other(
     cuda_lib: Path, cuda_env: dict[str, str], tmp_path: Path
 ) -> None:
-    options = ["--only", "product,wrong,threshold,ab"]
+    options = ["--only", "product,wrong,threshold,offload,ab"]
     run = small(cuda_lib, cuda_env, tmp_path, options=options)
     _, stderr = run.communicate(timeout=400)
     assert run.returncode == 2, stderr
     folder = tmp_path / "out"
     made = {each["step"]: each for each in attempts(folder)}
     assert {name: each["status"] for name, each in made.items()} == {
-        "product": 1, "wrong": 2, "threshold": 1, "ab": 1,
+        "product": 1, "wrong": 2, "threshold": 1, "offload": 1, "ab": 1,
     }  # fmt: skip
     assert "q9_9" in made["wrong"]["said"]
     assert made["wrong"]["said"] in stderr
-    for name in ("product", "threshold", "ab"):
+    for name in ("product", "threshold", "offload", "ab"):
         record = json.loads((folder / f"{name}.json").read_text())
-        assert {config["device"]["name"] for config in record["configs"]} == {"CUDA0"}
+        device = "CUDA0+CPU" if name == "offload" else "CUDA0"
+        assert {config["device"]["name"] for config in record["configs"]} == {device}
         assert (folder / f"{name}.jsonl").exists()
     kernels = json.loads((folder / "product.json").read_text())["results"][7]["kernels"]
     assert kernels[0]["name"] == "void mul_mat_q<(ggml_type)12>()"
     log = (folder / "gpu-run.md").read_text()
-    assert "3 of 4 steps finished; not finished: wrong" in log
+    assert "4 of 5 steps finished; not finished: wrong" in log
     assert "- kernel names: yes" in log
 
 
