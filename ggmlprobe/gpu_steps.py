@@ -41,7 +41,7 @@ PROBES = (
     _step("sweep-mul_mat", 0.2, f"sweep mul_mat --type all {_SHAPE} --widths 1-17 --kernels"),
     _step("sweep-flash_attn", 0.1, f"sweep flash_attn {_KV} --widths 1-9,16 --kernels"),
     _step("bisect-mul_mat", 0.05, f"bisect mul_mat --type {_TYPES} {_SHAPE} --to 512 --kernels"),
-    _step("threshold-mul_mat", 0.16,
+    _step("threshold-mul_mat", 0.2,
           f"threshold mul_mat --types q4_K,iq3_s {_SHAPE} --widths 1-9,16"),
     _step("sweep-mul_mat_id", 0.05,
           "sweep mul_mat_id --type q4_K,mxfp4 --routing shared,disjoint,random,skewed "
