@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import importlib.util
 import os
 import shlex
@@ -24,7 +23,7 @@ from ggmlprobe.cli.options import NAMES, THREADS_MAX, Finite
 from ggmlprobe.configs import pick_device
 from ggmlprobe.dispatch.arms import CUDA_LIKE
 from ggmlprobe.dispatch.cuda_kernels import NOT_INSTALLED
-from ggmlprobe.errors import UnknownDevice, UsageError
+from ggmlprobe.errors import ProbeError, UnknownDevice, UsageError
 from ggmlprobe.ggml.device import BETWEEN
 from ggmlprobe.gpu_run import Attempt, Ended
 from ggmlprobe.gpu_steps import Step
@@ -71,7 +70,7 @@ def gpu_run(
     began = time.monotonic()
     chosen = probed_device(lib, device)
     steps = gpu_steps.steps(chosen["backend"], only)
-    folder.mkdir(parents=True, exist_ok=True)
+    made(folder)
     common = ["--timeout", HUNG, *(["--lib", lib] if lib is not None else [])]
     common += ["--threads", str(threads)] if threads is not None else []
     commands = {step.name: command_of(step, chosen["name"], common, folder) for step in steps}
@@ -87,6 +86,9 @@ def gpu_run(
         click.echo(f" {attempt.seconds:.0f} s, {running.outcome(attempt)}{said}", err=True)
         attempts.append(attempt)
         keep(folder, steps, attempts, about)
+        indexed(folder)
+    if (trouble := indexed(folder)) is not None:
+        click.echo(f"no index: {trouble}", err=True)
     click.echo(f"{folder / LOG}: {running.conclusion(steps, attempts)}", err=True)
     sys.exit(INTERRUPTED if runner.stopped else running.exit_status(steps, attempts))
 
@@ -178,11 +180,31 @@ class Runner:
             process.wait()
 
 
+def made(folder: Path) -> None:
+    """Make the folder.
+
+    Raises:
+        UsageError: it cannot be made.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UsageError(f"{folder}: {error.strerror}: name another folder") from error
+
+
 def keep(
     folder: Path, steps: Sequence[Step], attempts: Sequence[Attempt], about: Sequence[str]
 ) -> None:
-    """Write the attempts, what they say together, and the index of the records."""
+    """Write the attempts, and what they say together."""
     writing.write(folder / STATE, "".join(map(running.dump, attempts)), force=True)
     writing.write(folder / LOG, running.summary(steps, attempts, about), force=True)
-    with contextlib.suppress(UsageError):  # no record yet
-        writing.write(folder / index.NAME, index.index(folder), force=True)
+
+
+def indexed(folder: Path) -> str | None:
+    """Write the index of the records; why not, where that fails, which must not cost the run."""
+    own = folder / index.NAME
+    try:
+        writing.write(own, index.index(folder), force=index.is_own(own))
+    except ProbeError as error:
+        return str(error)
+    return None

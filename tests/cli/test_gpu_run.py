@@ -174,3 +174,24 @@ def test_a_folder_with_another_file_of_that_name_is_refused(cli: Cli, tmp_path: 
     assert done.returncode == 2
     assert "is no list of steps" in done.stderr
     assert (tmp_path / "out" / "gpu-run.jsonl").read_text() == "notes\n"
+
+
+def test_files_that_are_not_its_own_are_kept_and_cost_no_run(
+    cuda_lib: Path, cuda_env: dict[str, str], tmp_path: Path
+) -> None:
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "README.md").write_text("mine\n")
+    run = small(cuda_lib, cuda_env, tmp_path, options=["--only", "product"])
+    _, stderr = run.communicate(timeout=400)
+    assert run.returncode == 1, stderr
+    assert (tmp_path / "out" / "README.md").read_text() == "mine\n"
+    assert "no index: out/README.md exists" in stderr
+    assert "1 of 1 steps finished" in stderr
+
+
+def test_a_folder_that_cannot_be_made_is_one_line(cli: Cli, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    done = cli("gpu-run", "file/out", "--device", "CPU")
+    assert done.returncode == 2
+    (line,) = done.stderr.splitlines()
+    assert line.endswith("file/out: Not a directory: name another folder")
