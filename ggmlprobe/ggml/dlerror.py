@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import os
 import re
 import string
-import struct
 from dataclasses import dataclass
-from typing import BinaryIO
 
 # ELF e_machine (System V ABI) by the names platform.machine() uses.
 _MACHINES = {
@@ -25,13 +22,6 @@ _SAME_MACHINE = {"amd64": "x86_64", "arm64": "aarch64", "i686": "i386", "ppc64le
 _MACH_O = {b"\xcf\xfa\xed\xfe", b"\xce\xfa\xed\xfe", b"\xca\xfe\xba\xbe"}
 _NATIVE = {"Linux": "elf", "Darwin": "mach-o", "Windows": "pe"}
 _ELF_HEADER = 20
-_ELF_64 = 2
-_EHDR_BYTES = 64
-# where Elf64_Ehdr has e_phoff, e_phentsize and e_phnum
-_E_PHOFF, _E_PHENTSIZE = 0x20, 0x36
-# Elf64_Phdr: p_type, p_flags, p_offset, p_vaddr, p_paddr, p_filesz, p_memsz, p_align
-_PHDR, _PHDR_BYTES = "IIQQQQQQ", 56
-_PT_LOAD = 1
 _ELF_BIG_ENDIAN = 2
 
 _ABSENT = re.compile(r"(?P<name>[^\s:]+): cannot open shared object file: No such file")
@@ -86,32 +76,6 @@ def image(header: bytes) -> Image:
         return Image("pe")
     text = bool(header) and set(header) <= set(string.printable.encode())
     return Image("text" if text else "other")
-
-
-def bytes_needed(file: BinaryIO) -> int:
-    """Return how long a 64-bit ELF file has to be for the loader, which maps it unchecked.
-
-    A page beyond the end of the file would end the process in SIGBUS when it is touched.
-
-    Returns:
-        Bytes; 0 for any other file.
-    """
-    file.seek(0)
-    header = file.read(_EHDR_BYTES)
-    if header[:4] != b"\x7fELF" or len(header) < _EHDR_BYTES or header[4] != _ELF_64:
-        return 0
-    order = ">" if header[5] == _ELF_BIG_ENDIAN else "<"
-    offset: int = struct.unpack_from(f"{order}Q", header, _E_PHOFF)[0]
-    size: int
-    count: int
-    size, count = struct.unpack_from(f"{order}HH", header, _E_PHENTSIZE)
-    table_end = offset + size * count
-    if size != _PHDR_BYTES or file.seek(0, os.SEEK_END) < table_end:
-        return table_end
-    file.seek(offset)
-    segments = struct.iter_unpack(f"{order}{_PHDR}", file.read(size * count))
-    ends: list[int] = [each[2] + each[5] for each in segments if each[0] == _PT_LOAD]
-    return max([table_end, *ends])
 
 
 def wrong_image(path: str, found: Image, system: str, machine: str) -> str | None:

@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from ggmlprobe.errors import LibraryBroken, SymbolMissing
-from ggmlprobe.ggml import dlerror
+from ggmlprobe.ggml import dlerror, elf
 from ggmlprobe.ggml.declarations import ffi as declared
+from ggmlprobe.ggml.find import part_of
 
 _HEADER = 64
 
@@ -83,7 +84,7 @@ def refuse_cut(path: Path) -> None:
         LibraryBroken: it is damaged, or cannot be read.
     """
     with _reader(path) as file:
-        needed, size = dlerror.bytes_needed(file), file.seek(0, os.SEEK_END)
+        needed, size = elf.bytes_needed(file), file.seek(0, os.SEEK_END)
     if size < needed:
         raise LibraryBroken(
             f"{path} is damaged: it ends after {size} of {needed} bytes; copy or build it anew"
@@ -119,5 +120,16 @@ def open_file(path: Path, scope: int | None = None) -> Any:
 def open_all(files: Iterable[Path]) -> tuple[Any, Symbols]:
     """Open a library's files in order; return the FFI and the functions of all of them."""
     paths = list(files)
-    symbols = Symbols([open_file(path) for path in paths], paths[0].parent)
+    symbols = Symbols([_open_before(path, set()) for path in paths], paths[0].parent)
     return declared(), symbols
+
+
+def _open_before(path: Path, seen: set[Path]) -> Any:
+    """Open a file, and first what it links of its folder: LD_LIBRARY_PATH would go before that."""
+    seen.add(path)
+    with _reader(path) as file:
+        beside = [path.parent / name for name in elf.linked(file) if part_of(name) is not None]
+    for each in beside:
+        if each not in seen and each.is_file():
+            _open_before(each, seen)
+    return open_file(path)

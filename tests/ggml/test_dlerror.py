@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import io
-import struct
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -11,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from ggmlprobe.errors import LibraryBroken, SymbolMissing
-from ggmlprobe.ggml.dlerror import Image, bytes_needed, explain, image, wrong_image
+from ggmlprobe.ggml.dlerror import Image, explain, image, wrong_image
 from ggmlprobe.ggml.find import Found, find
 from ggmlprobe.ggml.library import Library
 from ggmlprobe.ggml.symbols import open_file
@@ -217,24 +215,6 @@ def test_a_damaged_dependency_beside_the_file(compile_library: Compile, tmp_path
     more.write_bytes(more.read_bytes()[:5000])
     with pytest.raises(LibraryBroken, match=r"libmore\.so\.8 is damaged"):
         open_file(library)
-
-
-@pytest.mark.parametrize("big_endian", [False, True])
-def test_bytes_a_file_needs(big_endian: bool) -> None:
-    order = ">" if big_endian else "<"
-    header = bytearray(64)
-    header[:6] = b"\x7fELF\x02" + (b"\x02" if big_endian else b"\x01")
-    struct.pack_into(f"{order}Q", header, 0x20, 64)
-    struct.pack_into(f"{order}HH", header, 0x36, 56, 2)
-    load = struct.pack(f"{order}IIQQQQQQ", 1, 4, 4096, 0, 0, 904, 5000, 4096)
-    note = struct.pack(f"{order}IIQQQQQQ", 4, 4, 9000, 0, 0, 904, 904, 4)
-    assert bytes_needed(io.BytesIO(header + load + note)) == 5000
-    assert bytes_needed(io.BytesIO(header + load)) == 64 + 2 * 56
-    # whatever else is no matter of this
-    assert bytes_needed(io.BytesIO(header[:63])) == 0
-    assert bytes_needed(io.BytesIO(b"MZ" + bytes(100))) == 0
-    struct.pack_into(f"{order}Q", header, 0x20, 2**64 - 1)
-    assert bytes_needed(io.BytesIO(header + load + note)) > 2**63
 
 
 def test_no_line_has_two_colons() -> None:
