@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -14,16 +14,14 @@ from ggmlprobe.ggml.library import Library
 from ggmlprobe.ggml.tensor import Context, Tensor
 from ggmlprobe.ops.activations import Activations, check_distribution
 from ggmlprobe.ops.base import (
-    BlockGraph,
-    Blocks,
     Session,
     case_text,
     nmse_bound,
     nondefault,
     opened,
 )
-from ggmlprobe.ops.timed import TimedGraph
-from ggmlprobe.ops.weights import Weights, real, support
+from ggmlprobe.ops.products import ProductEvaluator
+from ggmlprobe.ops.weights import Weights, real
 
 IDENTITY = (0, 1, 2, 3)
 
@@ -124,48 +122,25 @@ class MulMat:
 
     def prepare(self, session: Session, weights_seed: int, widest: int) -> MulMatEvaluator:
         """An open evaluator: src0 allocated and filled."""
-        return opened(MulMatEvaluator(self, session, weights_seed, widest))
+        return opened(MulMatEvaluator(self, session, weights_seed, widest, self.batch))
 
 
-class MulMatEvaluator:
+class MulMatEvaluator(ProductEvaluator):
     """src0 in a buffer of its own; per width a graph with src1 and dst."""
 
-    def __init__(self, op: MulMat, session: Session, weights_seed: int, widest: int) -> None:
-        self.op, self.session, self.widest = op, session, widest
-        self.weights_seed = weights_seed
-        self.weights: Weights | None = None
-        self.blocks = Blocks(lambda count: BlockGraph(session, self._block, count, op.batch))
+    op: MulMat
 
-    def open(self) -> None:
-        """Allocate src0, ask whether the device runs the op, then fill src0."""
-        op, rows = self.op, self.op.rows_a
-        self.weights = Weights(
-            self.session, op.type_a, self._stored_ne((op.k, op.m, *op.bs)), self._build
-        )
-        support(self.session, self.blocks, op.type_a, op.type_b)
-        self.pool = self.session.pools.get(op.type_a, op.k, rows, self.weights_seed, op.source)
-        self.weights.fill(self._stored_a(rows))
+    @property
+    def _stored_ne_a(self) -> tuple[int, ...]:
+        return self._stored_ne((self.op.k, self.op.m, *self.op.bs))
 
-    def copy_weights(self) -> Weights:
-        """Src0 again, in memory of its own."""
-        op = self.op
-        weights = Weights(
-            self.session, op.type_a, self._stored_ne((op.k, op.m, *op.bs)), self._build
-        )
-        weights.fill(self._stored_a(op.rows_a))
-        return weights
+    @property
+    def _rows_a(self) -> int:
+        return self.op.rows_a
 
     def weights_read(self, count: int) -> int:
         """Bytes of src0."""
         return self.session.library.row_size(self.op.type_a, self.op.k) * self.op.rows_a
-
-    def timed(self, count: int, copies: int, sets: Sequence[Weights]) -> TimedGraph:
-        """`copies` products of width `count`, over the sets of weights in turn."""
-        made = self._inputs(0, count)
-        return TimedGraph(
-            self.session, count, copies,
-            lambda context, i: self._build(context, count, sets[i % len(sets)]), lambda i: made,
-        )  # fmt: skip
 
     def _stored_ne(self, ne: tuple[int, ...]) -> tuple[int, ...]:
         """Dimensions in memory: permuted, or with the longer rows of a view."""
@@ -173,9 +148,8 @@ class MulMatEvaluator:
             return (self.op.k_v, *ne[1:])
         return tuple(ne[axis] for axis in self.op.per)
 
-    def _stored_a(self, rows: int) -> Iterable[np.ndarray]:
-        """src0 in the order of memory, in chunks."""
-        op, index = self.op, np.arange(rows)
+    def _stored_a(self) -> Iterable[np.ndarray]:
+        op, index = self.op, np.arange(self.op.rows_a)
         shape = (op.bs[1], op.bs[0], op.m)
         order = [3 - axis for axis in reversed(op.per[1:])]
         row_size = self.session.library.row_size(op.type_a, op.k_v or op.k)
@@ -188,10 +162,6 @@ class MulMatEvaluator:
             row = self.session.library.row_size(tensor.type, op.k_v)
             return context.view_4d(tensor, ne, (row, row * ne[1], row * ne[1] * ne[2]), 0)
         return tensor if op.per == IDENTITY else context.permute(tensor, op.per)
-
-    def _block(self, context: Context, count: int) -> tuple[dict[str, Tensor], list[Tensor]]:
-        assert self.weights is not None
-        return self._build(context, count, self.weights)
 
     def _build(
         self, context: Context, count: int, weights: Weights
@@ -214,10 +184,6 @@ class MulMatEvaluator:
         shape = (self.widest, op.batch)
         self.x = Activations(self.session, op.type_b, shape, op.k, seed, op.activations)
         self.products = self.x.products(self.pool)
-
-    def evaluate(self, first: int, count: int) -> np.ndarray:
-        """Columns first .. first + count - 1 in one MUL_MAT: float32 [count, batch * m]."""
-        return self.blocks[count].run(first, **self._inputs(first, count))
 
     def _inputs(self, first: int, count: int) -> dict[str, np.ndarray]:
         return {"b": self._stored_b(self.x.data[first : first + count])}
@@ -245,9 +211,3 @@ class MulMatEvaluator:
         exact, magnitude = self.products
         picked = (batch[:, None], row)
         return exact[token][picked].ravel(), magnitude[token][picked].ravel()
-
-    def close(self) -> None:
-        """Free the weights and every graph."""
-        self.blocks.close()
-        if self.weights is not None:
-            self.weights.close()

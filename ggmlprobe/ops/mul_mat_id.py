@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -15,16 +15,14 @@ from ggmlprobe.ggml.library import Library
 from ggmlprobe.ggml.tensor import Context, Tensor
 from ggmlprobe.ops.activations import Activations, check_distribution
 from ggmlprobe.ops.base import (
-    BlockGraph,
-    Blocks,
     Session,
     case_text,
     nmse_bound,
     nondefault,
     opened,
 )
-from ggmlprobe.ops.timed import TimedGraph
-from ggmlprobe.ops.weights import Weights, real, support
+from ggmlprobe.ops.products import ProductEvaluator
+from ggmlprobe.ops.weights import Weights, real
 
 ROUTINGS = ("shared", "disjoint", "random", "skewed")
 
@@ -153,31 +151,22 @@ class MulMatId:
         return opened(MulMatIdEvaluator(self, session, weights_seed, widest))
 
 
-class MulMatIdEvaluator:
+class MulMatIdEvaluator(ProductEvaluator):
     """src0 in a buffer of its own; per width a graph with src1, ids and dst."""
 
-    def __init__(self, op: MulMatId, session: Session, weights_seed: int, widest: int) -> None:
-        self.op, self.session, self.widest = op, session, widest
-        self.weights_seed = weights_seed
-        self.weights: Weights | None = None
-        self.blocks = Blocks(lambda count: BlockGraph(session, self._block, count))
+    op: MulMatId
 
-    def open(self) -> None:
-        """Allocate src0, ask whether the device runs the op, then fill src0."""
-        op, rows = self.op, self.op.m * self.op.n_mats
-        self.weights = Weights(self.session, op.type_a, (op.k, op.m, op.n_mats), self._build)
-        support(self.session, self.blocks, op.type_a, op.type_b)
-        self.pool = self.session.pools.get(op.type_a, op.k, rows, self.weights_seed, op.source)
-        row_size = self.session.library.row_size(op.type_a, op.k)
-        self.weights.fill(self.pool.layout(np.arange(rows), row_size))
+    @property
+    def _stored_ne_a(self) -> tuple[int, ...]:
+        return (self.op.k, self.op.m, self.op.n_mats)
 
-    def copy_weights(self) -> Weights:
-        """Src0 again, in memory of its own."""
-        op = self.op
-        weights = Weights(self.session, op.type_a, (op.k, op.m, op.n_mats), self._build)
-        row_size = self.session.library.row_size(op.type_a, op.k)
-        weights.fill(self.pool.layout(np.arange(op.m * op.n_mats), row_size))
-        return weights
+    @property
+    def _rows_a(self) -> int:
+        return self.op.m * self.op.n_mats
+
+    def _stored_a(self) -> Iterable[np.ndarray]:
+        row_size = self.session.library.row_size(self.op.type_a, self.op.k)
+        return self.pool.layout(np.arange(self._rows_a), row_size)
 
     def weights_read(self, count: int) -> int:
         """Bytes of the experts that the first `count` tokens go to."""
@@ -185,21 +174,9 @@ class MulMatIdEvaluator:
         experts = len(np.unique(self.ids[:count, : op.n_used]))
         return self.session.library.row_size(op.type_a, op.k) * op.m * experts
 
-    def timed(self, count: int, copies: int, sets: Sequence[Weights]) -> TimedGraph:
-        """`copies` products of width `count`, over the sets of weights and their experts."""
-        made = self._inputs(0, count)
-
-        def inputs_of(i: int) -> dict[str, np.ndarray]:
-            return made | {"ids": rotate(made["ids"], self.op.n_used, i // len(sets))}
-
-        return TimedGraph(
-            self.session, count, copies,
-            lambda context, i: self._build(context, count, sets[i % len(sets)]), inputs_of,
-        )  # fmt: skip
-
-    def _block(self, context: Context, count: int) -> tuple[dict[str, Tensor], list[Tensor]]:
-        assert self.weights is not None
-        return self._build(context, count, self.weights)
+    def _timed_inputs(self, made: dict[str, np.ndarray], turn: int) -> dict[str, np.ndarray]:
+        """Other experts in each turn, so that a cache holds none of them."""
+        return made | {"ids": rotate(made["ids"], self.op.n_used, turn)}
 
     def _build(
         self, context: Context, count: int, weights: Weights
@@ -222,10 +199,6 @@ class MulMatIdEvaluator:
         self.x = Activations(self.session, op.type_b, shape, op.k, seed, op.activations)
         self.products = self.x.products(self.pool)
 
-    def evaluate(self, first: int, count: int) -> np.ndarray:
-        """Tokens first .. first + count - 1 in one MUL_MAT_ID: float32 [count, n_used * m]."""
-        return self.blocks[count].run(first, **self._inputs(first, count))
-
     def _inputs(self, first: int, count: int) -> dict[str, np.ndarray]:
         span = slice(first, first + count)
         return {"b": self.x.data[span], "ids": self.ids[span]}
@@ -238,9 +211,3 @@ class MulMatIdEvaluator:
         slot = np.arange(op.n_used)[:, None] % op.slots
         exact, magnitude = self.products
         return exact[token][slot, row].ravel(), magnitude[token][slot, row].ravel()
-
-    def close(self) -> None:
-        """Free the weights and every graph."""
-        self.blocks.close()
-        if self.weights is not None:
-            self.weights.close()
