@@ -9,19 +9,18 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from ggmlprobe.errors import OutOfMemory, SymbolMissing, Unsupported, UsageError
+from ggmlprobe.errors import OutOfMemory, UsageError
+from ggmlprobe.ggml import precision
 from ggmlprobe.ggml.graph import Buffer, Graph, new_context
 
 if TYPE_CHECKING:
     from ggmlprobe.ggml.computing import Computing
     from ggmlprobe.ggml.library import Library
-    from ggmlprobe.ggml.symbols import Symbols
 
 __all__ = ["Buffer", "Context", "Graph", "Tensor"]
 
 # enum ggml_backend_buffer_usage of ggml-backend.h.
 _USAGE = {"any": 0, "weights": 1, "compute": 2}
-_PRECISIONS = ("default", "f32")
 # Ops whose result is f32 whatever their sources are; all others keep their first tensor's type.
 _GIVE_F32 = frozenset({"mul_mat", "mul_mat_id", "flash_attn_ext", "get_rows"})
 # Room for ops that make a helper tensor besides their result.
@@ -29,22 +28,6 @@ _SLACK = 8
 _MAX_DIMS = 4
 # A graph's hash table and the node list need room for sources that are no nodes.
 _SMALLEST_GRAPH = 64
-
-
-def _prec_f32(c: Symbols) -> int:
-    """Return GGML_PREC_F32 of enum ggml_prec in ggml.h: 1 in March 2025, 10 in June of that year.
-
-    Raises:
-        Unsupported: a library from between.
-    """
-    if c.has("ggml_gelu_erf"):
-        return 10
-    if c.has("ggml_is_contiguous_channels"):
-        raise Unsupported(
-            "this libggml is of April or May 2025, when the number of precision f32 changed; "
-            "give another build, or --prec default"
-        )
-    return 1
 
 
 class Tensor:
@@ -254,19 +237,7 @@ class Context:
             SymbolMissing: the library cannot set it for this op.
             Unsupported: which number stands for it there is not known.
         """
-        if prec not in _PRECISIONS:
-            raise UsageError(f"precision {prec} is unknown; use {' or '.join(_PRECISIONS)}")
-        c = self._lib.c
-        number = _prec_f32(c) if prec == "f32" else 0
-        if c.has("ggml_prec_set_acc"):
-            if not c.ggml_prec_set_acc(t.ptr, number):
-                raise SymbolMissing(
-                    f"ggml_prec_set_acc refuses {prec} for this op; use another precision"
-                )
-        elif self._lib.text(c.ggml_op_desc(t.ptr)).upper() == "FLASH_ATTN_EXT":
-            c.ggml_flash_attn_ext_set_prec(t.ptr, number)
-        else:
-            c.ggml_mul_mat_set_prec(t.ptr, number)
+        precision.set_acc(self._lib, t.ptr, prec)
 
     def allocate(
         self, backend: Computing, buft_name: str | None = None, usage: str = "any"

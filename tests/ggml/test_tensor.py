@@ -18,7 +18,7 @@ from ggmlprobe.errors import (
     Unsupported,
     UsageError,
 )
-from ggmlprobe.ggml import tensor as module
+from ggmlprobe.ggml import precision
 from ggmlprobe.ggml.device import Backend
 from ggmlprobe.ggml.library import Library
 from ggmlprobe.ggml.tensor import Context
@@ -164,13 +164,13 @@ def test_no_such_op(ctx: Context) -> None:
 )
 def test_number_of_precision_f32(there: set[str], number: int) -> None:
     # stands in for symbols of releases
-    assert module._prec_f32(SimpleNamespace(has=there.__contains__)) == number
+    assert precision.number_of_f32(SimpleNamespace(has=there.__contains__)) == number
 
 
 def test_number_of_precision_f32_between_two_known_releases() -> None:
     between = {"ggml_is_contiguous_channels"}
     with pytest.raises(Unsupported, match="April or May 2025"):
-        module._prec_f32(SimpleNamespace(has=between.__contains__))
+        precision.number_of_f32(SimpleNamespace(has=between.__contains__))
 
 
 def test_precision_of_each_op(ctx: Context) -> None:
