@@ -102,6 +102,8 @@ def play(
 ) -> Iterator[Attempt]:
     """Run steps in order, each for its share of the time; then go on with those cut short.
 
+    Where few steps are left, their shares grow to fill the time.
+
     Args:
         commands: by step name.
         seconds: for all of them, the grace of the last one included.
@@ -110,13 +112,14 @@ def play(
     """
     end = clock() + seconds - GRACE
     todo, first = list(steps), True
+    shares = min(1.0, sum(step.share for step in steps))
     while todo:
         cut = []
         for step in todo:
             began = clock()
             if end - began < LEAST:
                 return
-            share = max(step.share * seconds, LEAST) if first else seconds
+            share = max(step.share / shares * seconds, LEAST) if first else seconds
             limit = min(share, end - began)
             ended = run(step, limit)
             took = clock() - began

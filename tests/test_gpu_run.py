@@ -48,20 +48,27 @@ def played(machine: Machine, seconds: float, shares: dict[str, float]) -> list[A
 
 def test_each_runs_once_in_order_where_there_is_time() -> None:
     machine = Machine({"a": (10, 0), "b": (20, 1), "c": (5, 0)})
-    made = played(machine, 1000, {"a": 0.1, "b": 0.1, "c": 0.1})
+    made = played(machine, 1000, {"a": 0.4, "b": 0.4, "c": 0.4})
     assert [(each.step, each.status, each.seconds) for each in made] == [
         ("a", 0, 10), ("b", 1, 20), ("c", 0, 5),
     ]  # fmt: skip
-    assert [limit for _, limit in machine.log] == [100, 100, 100]
+    assert [limit for _, limit in machine.log] == [400, 400, 400]
     assert made[0].command == "ggmlprobe a"
 
 
 def test_a_step_over_its_share_waits_for_the_others_and_then_goes_on() -> None:
     machine = Machine({"a": (150, 1), "b": (30, 0)})
-    made = played(machine, 1000, {"a": 0.1, "b": 0.1})
+    made = played(machine, 1000, {"a": 0.1, "b": 0.9})
     assert [(each.step, each.status, each.seconds) for each in made] == [
         ("a", 130, 100), ("b", 0, 30), ("a", 1, 50),
     ]  # fmt: skip
+
+
+def test_where_few_are_left_they_have_all_of_the_time() -> None:
+    machine = Machine({"a": (700, 0), "b": (100, 0)})
+    made = played(machine, 1000, {"a": 0.03, "b": 0.01})
+    assert [(each.step, each.status) for each in made] == [("a", 0), ("b", 0)]
+    assert machine.log == [("a", 750), ("b", 250)]
 
 
 def test_nothing_begins_that_could_not_end_in_time() -> None:
@@ -81,16 +88,16 @@ def test_what_failed_or_died_at_once_is_not_run_again() -> None:
 
 
 def test_a_step_that_was_killed_at_its_limit_goes_on() -> None:
-    machine = Machine({"a": (150, 0)})
+    machine = Machine({"a": (150, 0), "b": (1, 0)})
     inner = machine.run
 
     def deaf(step: Step, limit: float) -> Ended:
         ended = inner(step, limit)
         return Ended(-9) if ended.status == 130 else ended
 
-    todo = [Step("a", ("op",), 0.1)]
+    todo = [Step("a", ("op",), 0.1), Step("b", ("op",), 0.9)]
     made = list(play(todo, COMMANDS, 1000, machine.clock, deaf))
-    assert [each.status for each in made] == [-9, 0]
+    assert [(each.step, each.status) for each in made] == [("a", -9), ("b", 0), ("a", 0)]
 
 
 def test_an_interrupted_run_begins_nothing_more() -> None:
