@@ -323,7 +323,9 @@ def test_every_command_has_one_line_in_its_list() -> None:
     for text in commands(main, click.Context(main, info_name="ggmlprobe")):
         listed = text.partition("\nCommands:\n")[2].partition("\n\n")[0]
         for line in listed.splitlines():
-            assert re.match(r"  [a-z_-]+  +\S", line), f"{line!r} goes on: make its short_help short"
+            assert re.match(r"  [a-z_-]+  +\S", line), (
+                f"{line!r} goes on: make its short_help short"
+            )
             assert not line.endswith("..."), f"{line!r} is cut off: give it a short_help"
 
 
