@@ -94,7 +94,9 @@ def dispatch_text(entry: CaseClasses) -> str:
 
 def kernel_lines(record: Record) -> list[str]:
     """How kernels were found, and what is uncertain about some of them."""
-    counts = [sum(k.samples or 0 for k in row.kernels) for row in record.results if row.kernels]
+    sampled = [[k.samples for k in row.kernels if k.samples is not None] for row in record.results]
+    # no width of a GPU is sampled
+    counts = [sum(samples) for samples in sampled if samples]
     lines = []
     if any(counts):
         outside: Counter[str] = Counter()

@@ -102,6 +102,13 @@ def test_lines_tell_samples_drops_and_notes(sampled: Record) -> None:
     assert lines[1:] == ["- kernels at width 1: few", "- kernels at width 1,4: late"]
 
 
+def test_widths_that_are_not_sampled_are_not_counted_with_those_that_are(sampled: Record) -> None:
+    first, second = sampled.results
+    pipeline = Kernel("matmul_f32", None, None, 1, [16, 1, 1])
+    lines = kernel_lines(replace(sampled, results=[replace(first, kernels=[pipeline]), second]))
+    assert "share of 400 samples in the library" in lines[0]
+
+
 def classes(groups: list[list[int]], dispatch: list[list[int]]) -> CaseClasses:
     return CaseClasses("case", "c0", groups, True, [], dispatch)
 
