@@ -54,13 +54,28 @@ def time_lines(record: Record) -> list[str]:
     lines = []
     if times:
         ops, graphs = _span(t.copies for t in times), _span(t.repeats for t in times)
-        read, cache = max(t.weights_bytes for t in times), max(t.cache_bytes for t in times)
-        state = "hot: one set of weights" if times[0].hot else f"{read / MIB:.3g} MiB in turn"
         lines.append(
             f"- time: median of {graphs} graphs of {ops} ops, +/- half the distance of quartiles; "
-            f"weights: {state}, cache {cache / MIB:.3g} MiB"
+            f"weights: {_weights(record)}"
         )
     return lines + _notes(record)
+
+
+def _weights(record: Record) -> str:
+    """Which weights were read, and the cache that was to be overcome, of each device."""
+    names = {config.id: config.device.name for config in record.configs}
+    by_device: dict[str, list[TimeStats]] = {}
+    for row in record.results:
+        if row.time:
+            by_device.setdefault(ascii_line(names[row.config]), []).append(row.time)
+    texts: dict[str, list[str]] = {}
+    for device, times in by_device.items():
+        read, cache = max(t.weights_bytes for t in times), max(t.cache_bytes for t in times)
+        state = "hot: one set of weights" if times[0].hot else f"{read / MIB:.3g} MiB in turn"
+        texts.setdefault(f"{state}, cache {cache / MIB:.3g} MiB", []).append(device)
+    if len(texts) == 1:
+        return next(iter(texts))
+    return "; ".join(f"{', '.join(devices)} {text}" for text, devices in texts.items())
 
 
 def _notes(record: Record) -> list[str]:

@@ -84,6 +84,19 @@ def test_how_times_were_taken(timed: Record) -> None:
     assert "weights: hot: one set of weights" in FORMATS["md"](replace(timed, results=hot))
 
 
+def test_weights_and_caches_are_those_of_each_device(timed: Record) -> None:
+    (cpu,) = timed.configs
+    gpu = replace(cpu, id="c1", device=replace(cpu.device, name="Vulkan0"))
+    large = stats(1e-5, weights_bytes=512 * MIB, cache_bytes=128 * MIB)
+    there = [replace(row, config="c1", time=large) for row in timed.results]
+    both = replace(timed, configs=[cpu, gpu], results=[*timed.results, *there])
+    said = "CPU 128 MiB in turn, cache 32 MiB; Vulkan0 512 MiB in turn, cache 128 MiB\n"
+    assert f"weights: {said}" in FORMATS["md"](both)
+    alike = [replace(row, config="c1") for row in timed.results]
+    text = FORMATS["md"](replace(both, results=[*timed.results, *alike]))
+    assert "weights: 128 MiB in turn, cache 32 MiB\n" in text
+
+
 def test_notes_are_gathered(timed: Record) -> None:
     rows = [replace(row, time_note="drifted by +9%") for row in timed.results]
     assert "- time at width 1,4,5: drifted by +9%" in FORMATS["md"](replace(timed, results=rows))
