@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 from collections.abc import Callable
 from dataclasses import replace
@@ -60,6 +61,30 @@ def test_templates() -> None:
 def test_link_line_quotes() -> None:
     line = link_line(["/a b/libggml.so"], "/a b")
     assert "'/a b/libggml.so' '-Wl,-rpath,/a b'" in line
+
+
+@pytest.mark.parametrize("removed", [{}, {"GGML_X": None}])
+@pytest.mark.parametrize(
+    "value", ["~", "~/a b/$x", "/a:~/b:~:", "~:/c d", "~other/a", "/a~/b", "a ~/b", "no home"]
+)
+def test_the_run_line_has_the_home_that_the_record_hides(
+    result: Rows, record: Make, config: Config, tmp_path: Path, value: str,
+    removed: dict[str, str | None],
+) -> None:  # fmt: skip
+    configs = [replace(config, env={"VK_DRIVER_FILES": value, **removed})]
+    (case,) = cases_of(record([result(2)], configs=configs))
+    shown = tmp_path / "repro"
+    shown.write_text('#!/bin/sh\nprintf %s "$VK_DRIVER_FILES"\n')
+    shown.chmod(0o755)
+    home = "/home/a $b"
+    line = ["sh", "-c", run_line(case)]
+    done = subprocess.run(
+        line, cwd=tmp_path, env={"HOME": home, "PATH": os.environ["PATH"]}, check=True,
+        capture_output=True, text=True,
+    )  # fmt: skip
+    paths = [home + path[1:] if path == "~" or path[:2] == "~/" else path
+             for path in value.split(":")]  # fmt: skip
+    assert done.stdout == ":".join(paths)
 
 
 def test_what_a_program_cannot_have(result: Rows, record: Make, config: Config) -> None:

@@ -63,11 +63,24 @@ def run_line(case: Case, source: str = SOURCE) -> str:
     unset = [f"-u {shlex.quote(name)}" for name, value in case.env.items() if value is None]
     # a name that no shell takes as one is in no record that a run made
     set_to = {k: v for k, v in case.env.items() if v is not None and k.isidentifier()}
-    given = [f"{name}={shlex.quote(value)}" for name, value in set_to.items()]
+    given = [f"{name}={_with_home(value)}" for name, value in set_to.items()]
     binary = _binary(source)
     program_path = binary if "/" in binary else f"./{binary}"
     return ascii_line(
         " ".join([*(["env", *unset] if unset else []), *given, shlex.quote(program_path)])
+    )
+
+
+def _with_home(value: str) -> str:
+    """A value quoted for a shell, in which a path below ~, as the record has it, is below $HOME."""
+    paths = value.split(":")
+    if not any(path.partition("/")[0] == "~" for path in paths):
+        return shlex.quote(value)
+    return ":".join(
+        f'"$HOME"{shlex.quote(path[1:]) if path[1:] else ""}'
+        if path.partition("/")[0] == "~"
+        else shlex.quote(path)
+        for path in paths
     )
 
 
