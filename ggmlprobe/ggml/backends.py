@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from ggmlprobe.errors import LibraryBroken
 from ggmlprobe.ggml import cuda_driver, vulkan_loader
 from ggmlprobe.ggml.find import part_of
-from ggmlprobe.ggml.maps import file_at
+from ggmlprobe.ggml.maps import file_at, mapped_here
 from ggmlprobe.ggml.symbols import open_file, refuse_cut
 
 if TYPE_CHECKING:
@@ -88,7 +88,11 @@ def load(lib: Library) -> None:
     Raises:
         LibraryBroken: a plug-in that was named does not load, or there is no backend at all.
     """
+    # a backend that libggml links is there without
+    linked = {each.path for each in mapped_here()}
     for plugin in lib.found.plugins:
+        if str(plugin.resolve()) in linked:
+            continue
         if not lib.c.ggml_backend_load(str(plugin).encode()):
             open_file(plugin, lib.ffi.RTLD_LOCAL)
             raise LibraryBroken(f"{plugin} is no backend for this libggml or machine; give another")

@@ -83,3 +83,14 @@ def test_a_library_that_cannot_be_is_one_line(cli: Cli, build: Path, named: str)
     assert "internal" not in done.stderr
     assert "SIGBUS" not in done.stderr
     assert any(fix in done.stderr for fix in ("give the folder", "copy or build it anew"))
+
+
+def test_the_file_of_a_backend_that_libggml_links_is_as_good_as_its_folder(
+    cli: Cli, build: Path
+) -> None:
+    file = build / "libggml-rpc.so"
+    if not file.exists():
+        pytest.skip("this libggml does not link the RPC backend")
+    done = cli("devices", "--lib", file)
+    assert done.returncode == 0, done.stderr
+    assert "CPU: " in done.stdout
