@@ -57,11 +57,15 @@ def pick_device(ready: Event, name: str | None) -> Event:
         name: such as CPU, or BLAS+CPU for what schedules nodes on several.
 
     Raises:
-        UnknownDevice: lists what there is, and says why a backend has none; or the devices cannot
-            be scheduled.
+        UnknownDevice: lists what there is, and says why a backend has none; or a name is empty, or
+            the devices cannot be scheduled.
     """
-    if name is not None and BETWEEN in name:
-        return _scheduled([pick_device(ready, part) for part in name.split(BETWEEN)])
+    parts = [] if name is None else name.split(BETWEEN)
+    if "" in parts:
+        given = name or "''"
+        raise UnknownDevice(f"--device {given}: a name is empty, write it as in CPU or BLAS+CPU")
+    if len(parts) > 1:
+        return _scheduled([pick_device(ready, part) for part in parts])
     devices: list[Event] = ready["devices"]
     if name is None:
         for kind in ("GPU", "CPU"):
@@ -78,6 +82,9 @@ def pick_device(ready: Event, name: str | None) -> Event:
 
 def _scheduled(devices: Sequence[Event]) -> Event:
     """Devices that nodes are scheduled on, as one."""
+    given = [device["name"] for device in devices]
+    if twice := next((name for name in given if given.count(name) > 1), None):
+        raise UnknownDevice(f"--device {BETWEEN.join(given)}: {twice} is there twice: name it once")
     names = [field.name for field in dataclasses.fields(DeviceInfo)]
     infos = [DeviceInfo(**{name: device[name] for name in names}) for device in devices]
     whole = joined(infos)

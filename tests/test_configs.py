@@ -68,7 +68,11 @@ def test_devices_that_cannot_be_scheduled() -> None:
     for name, why in (
         ("CPU+BLAS", r"--device CPU\+BLAS: the CPU device must stand last"),
         ("CUDA1+CPU", "no device CUDA1: this library has CPU, BLAS"),
-        ("BLAS+", "this library has CPU, BLAS"),
+        ("CPU+CPU", r"--device CPU\+CPU: CPU is there twice: name it once"),
+        ("BLAS+cpu+CPU", r"--device BLAS\+CPU\+CPU: CPU is there twice"),
+        ("BLAS+", r"--device BLAS\+: a name is empty"),
+        ("+CPU", r"--device \+CPU: a name is empty"),
+        ("", "--device '': a name is empty"),
     ):
         with pytest.raises(UnknownDevice, match=why) as error:
             pick_device(ready(CPU, BLAS), name)
