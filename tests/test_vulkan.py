@@ -98,3 +98,16 @@ def test_a_case_that_does_not_fit_is_a_row(cli: Cli, lib: Path, vulkan_env: dict
     (row,) = json.loads(done.stdout)["results"]
     assert (done.returncode, row["verdict"]) == (1, "OOM")
     assert "Vulkan0 has " in row["detail"]
+
+
+def test_weights_where_the_device_cannot_read_them_are_a_row(
+    cli: Cli, lib: Path, vulkan_env: dict[str, str]
+) -> None:
+    command = ("op", "mul_mat", "--lib", lib, "--type", "f32", "--m", 64, "--k", 256, "--widths",
+               1, "--seeds", 1, "--buft", "vulkan_host", "-o", "json")  # fmt: skip
+    (row,) = json.loads(cli(*command, "--device", "Vulkan0", env=vulkan_env).stdout)["results"]
+    assert row["verdict"] == "UNSUPPORTED"
+    assert row["detail"] == "Vulkan0 does not compute on weights in Vulkan_Host"
+    # a scheduler copies them, or computes where they are
+    (row,) = json.loads(cli(*command, "--device", "Vulkan0+CPU", env=vulkan_env).stdout)["results"]
+    assert (row["verdict"], row["weights_buft"]) == ("INVARIANT", "Vulkan_Host")

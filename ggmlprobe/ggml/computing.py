@@ -94,6 +94,9 @@ class Computing(ABC):
 
         Args:
             name: of the buffer type that was asked for, None for the usual choice.
+
+        Raises:
+            Unsupported: weights in that one cannot be computed on.
         """
 
     @abstractmethod

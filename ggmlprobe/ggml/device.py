@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from ggmlprobe.errors import UnknownDevice
+from ggmlprobe.errors import UnknownDevice, Unsupported
 from ggmlprobe.ggml import blas, cuda_driver, memory, rpc, vulkan_loader
 from ggmlprobe.ggml.computing import Computing, WeightPlace
 
@@ -229,7 +229,13 @@ class Backend(Computing):
         return named_buft(self.info, self.bufts, name)
 
     def weight_places(self, name: str | None) -> list[WeightPlace]:
-        """Return the buffer type of that name, else the device's default."""
+        """Return the buffer type of that name, else the device's default.
+
+        Raises:
+            Unsupported: the device cannot read it: it is for what others read, such as the host.
+        """
+        if not self.lib.c.ggml_backend_dev_supports_buft(self.device, self.buft(name)):
+            raise Unsupported(f"{self.info.name} does not compute on weights in {name}")
         return [WeightPlace(name or self.info.bufts[0], self.supports)]
 
     def supports(self, tensor: Tensor) -> bool:

@@ -41,6 +41,7 @@ struct ggml_backend * ggml_backend_dev_init(struct ggml_backend_device * device,
 struct ggml_backend_buffer_type * ggml_backend_dev_buffer_type(struct ggml_backend_device * device);
 struct ggml_backend_buffer_type * ggml_backend_dev_host_buffer_type(struct ggml_backend_device * device);
 bool ggml_backend_dev_supports_op(struct ggml_backend_device * device, const struct ggml_tensor * op);
+bool ggml_backend_dev_supports_buft(struct ggml_backend_device * device, struct ggml_backend_buffer_type * buft);
 
 const char * ggml_backend_reg_name(struct ggml_backend_reg * reg);
 size_t ggml_backend_reg_dev_count(struct ggml_backend_reg * reg);
