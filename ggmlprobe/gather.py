@@ -51,6 +51,6 @@ class Gathered:
             header.schema, header.command, header.configs, header.environment,
             # a width that died has its row before narrower ones that ran on
             sorted(self.results.values(), key=lambda r: (order[r.config, r.case], r.width)),
-            [row for place, row in self.classes.items() if place in order],
+            [self.classes[place] for place in order if place in self.classes],
             self.runs, self.bisections, interrupted=interrupted,
         )  # fmt: skip

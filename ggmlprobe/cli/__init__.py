@@ -72,7 +72,8 @@ class Group(click.Group):
         except OSError as error:
             if error.errno not in NO_ROOM:
                 raise
-            said = f"{error}: free space, or give the output another place"
+            notes = getattr(error, "__notes__", [])
+            said = "; ".join([f"{error}: free space, or give the output another place", *notes])
             self._end(said, error_status(None, given))
 
     @staticmethod

@@ -14,7 +14,7 @@ from ggmlprobe.caserun import CaseRun
 from ggmlprobe.cli.baseline import Baseline
 from ggmlprobe.cli.fleet import cache_dir, cores
 from ggmlprobe.cli.git_bisect import row_status
-from ggmlprobe.cli.journals import opened, settle
+from ggmlprobe.cli.journals import kept, opened, settle
 from ggmlprobe.cli.op import WIDTHS
 from ggmlprobe.cli.op_specs import Chosen, add_commands
 from ggmlprobe.cli.options import NAMES, THREADS_MAX, ProbeOptions
@@ -99,7 +99,8 @@ def sides(options: ProbeOptions, given: Mapping[str, Any]) -> tuple[Side, Side]:
     a, b = (
         Side(
             given[f"lib_{side}"] or options.lib,
-            only_device(given[f"device_{side}"] or options.device, "ab"),
+            only_device(given[f"device_{side}"], "ab", f"--device-{side}")
+            or only_device(options.device, "ab"),
             given[f"threads_{side}"] or threads, env,
         )
         for side, env in zip("ab", both, strict=True)
@@ -170,7 +171,8 @@ def probe(chosen: Chosen, options: ProbeOptions, **given: Any) -> None:
         for worker in workers:
             worker.stop()
     record = replace(record, timing=runner.timing(cpu_seconds()))
-    publish(record, options, files)
+    with kept(journal):
+        publish(record, options, files)
     settle(journal, record.interrupted, error)
     after = replace(record, results=[row for row in record.results if row.config == B])
     status = exit_status(after.results)

@@ -92,6 +92,17 @@ def opened(resume: Path | None, header: Header) -> AnyJournal:
     return Journal.open(resume, header, resume=True)
 
 
+@contextlib.contextmanager
+def kept(journal: AnyJournal) -> Iterator[None]:
+    """Where the block cannot write its output, note how to have it from the journal."""
+    try:
+        yield
+    except OSError as error:
+        if journal.path:
+            error.add_note(f"the rows are kept: --resume {journal.path}")
+        raise
+
+
 def settle(journal: AnyJournal, interrupted: bool, error: ProbeError | None) -> None:
     """Once the record is out: exit if rows are missing, saying how to go on.
 

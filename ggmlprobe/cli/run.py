@@ -11,7 +11,7 @@ from ggmlprobe import plan, report
 from ggmlprobe.cli.baseline import Baseline
 from ggmlprobe.cli.fleet import Fleet
 from ggmlprobe.cli.git_bisect import row_status
-from ggmlprobe.cli.journals import AnyJournal, opened, settle
+from ggmlprobe.cli.journals import AnyJournal, kept, opened, settle
 from ggmlprobe.cli.options import ProbeOptions
 from ggmlprobe.cli.progress import Progress
 from ggmlprobe.cli.rows import Formats, check_exports, exit_status, publish, take_all
@@ -82,7 +82,8 @@ def run_and_print(
     finally:
         fleet.stop()
     record = replace(record, timing=runner.timing(cpu_seconds()))
-    publish(record, options, files, formats)
+    with kept(journal):
+        publish(record, options, files, formats)
     settle(journal, record.interrupted, error)
     status = exit_status(record.results)
     if baseline is not None:

@@ -11,7 +11,7 @@ from typing import Any
 from ggmlprobe.codec import dumps, field_table, from_dict, json_schema, parse, to_dict
 from ggmlprobe.environment import Environment, collect_environment
 from ggmlprobe.model.located import LOCATE_DATACLASSES, GraphOp, Location
-from ggmlprobe.model.record import MODEL_DATACLASSES, BlockComparison
+from ggmlprobe.model.record import MODEL_DATACLASSES, BlockComparison, ModelSettings
 from ggmlprobe.model.speculated import SPECULATE_DATACLASSES, Speculated, SpeculationTotal
 from ggmlprobe.record.bisection import AxisRun, Bisection
 from ggmlprobe.record.config import Config, DeviceRecord, LibraryInfo
@@ -34,6 +34,7 @@ __all__ = [
     "Kernel",
     "LibraryInfo",
     "Location",
+    "ModelSettings",
     "Record",
     "Result",
     "Row",

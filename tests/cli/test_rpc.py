@@ -228,6 +228,8 @@ def test_commands_that_take_one_device_say_so(cli: Cli, command: str) -> None:
     done = cli(*command.split())
     assert (done.returncode, done.stdout) == (2, "")
     assert "takes one device, and of this machine" in done.stderr
+    named = next(part for part in reversed(command.split()) if part.startswith("--device"))
+    assert f"ggmlprobe: {named} " in done.stderr
     assert done.stderr.count("\n") == 1
 
 
@@ -275,6 +277,22 @@ def test_serve_outlives_a_client_that_leaves_before_its_answer(
         reach(address, 10.0)
         assert process.poll() is None
         assert loaded(cli(*RUN, "--device", f"rpc://{address}", "-o", "json")).results
+
+
+def test_serve_refuses_what_the_server_would_end_on_with_success(cli: Cli) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        for options, said in (
+            (("-p", port), "in use"), (("-H", "999.1.1.1"), "999.1.1.1:50052: "),
+            (("-p", "abc"), "not a valid integer"), (("-p", "0"), "1<=x<=65535"),
+            (("-t", "0"), "1<=x<="), (("--bogus",), "--bogus"), (("nonsense",), "nonsense"),
+        ):  # fmt: skip
+            done = cli("serve", *options)
+            assert (done.returncode, done.stdout) == (2, "")
+            assert said in done.stderr
+            assert done.stderr.count("\n") == 1
 
 
 def test_serve_says_what_a_library_without_a_server_lacks(

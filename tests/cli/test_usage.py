@@ -235,6 +235,10 @@ def test_full_disk_behind_stdout(cli: Cli, tmp_path: Path) -> None:
         assert done.stderr.startswith("ggmlprobe: ")
         assert "No space left on device" in done.stderr
         assert done.stderr.count("\n") == 1
+        kept = done.stderr.partition("the rows are kept: --resume ")[2].strip()
+        assert (arguments[0] == "preset") != bool(kept)
+        if kept:
+            assert cli(*SMALL, "--resume", kept).returncode in (0, 1)
     assert record.load(tmp_path / "out.json").results, "the export is not lost with it"
 
 

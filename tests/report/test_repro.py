@@ -103,12 +103,14 @@ def test_what_a_program_cannot_have(result: Rows, record: Make, config: Config) 
     with pytest.raises(UsageError, match="forced path"):
         program(cases_of(forced)[0])
     scheduled = record([result(2, params=PARAMS, backends=["BLAS"])])
-    with pytest.raises(UsageError, match="a single device"):
-        program(cases_of(scheduled)[0])
+    for emit in (program, struct):
+        with pytest.raises(UsageError, match="a single device"):
+            emit(cases_of(scheduled)[0])
     device = replace(config.device, endpoint="10.0.0.5:50052")
     there = record([result(2, params=PARAMS)], configs=[replace(config, device=device)])
-    with pytest.raises(UsageError, match="on a server"):
-        program(cases_of(there)[0])
+    for emit in (program, struct):
+        with pytest.raises(UsageError, match="on a server"):
+            emit(cases_of(there)[0])
 
 
 def test_cases_are_numbered_and_chosen(result: Rows, record: Make) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 from ggmlprobe.cli.fleet import cache_dir
-from ggmlprobe.cli.journals import AnyJournal, opened, settle
+from ggmlprobe.cli.journals import AnyJournal, kept, opened, settle
 from ggmlprobe.cli.model.options import ModelOptions, model_options
 from ggmlprobe.cli.options import Finite, Names, Range, Setting
 from ggmlprobe.cli.progress import Progress
@@ -134,7 +134,8 @@ def compare(
     finally:
         for worker in workers.values():
             worker.stop()
-    publish(record, options, files)
+    with kept(journal):
+        publish(record, options, files)
     settle(journal, record.interrupted, error)
     sys.exit(exit_status(record.comparisons, "comparisons ran"))
 

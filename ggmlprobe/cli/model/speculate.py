@@ -11,7 +11,7 @@ from typing import Any
 
 import click
 
-from ggmlprobe.cli.journals import AnyJournal, opened, settle
+from ggmlprobe.cli.journals import AnyJournal, kept, opened, settle
 from ggmlprobe.cli.model.compare import start
 from ggmlprobe.cli.model.options import ModelOptions, model_options
 from ggmlprobe.cli.progress import Progress
@@ -130,7 +130,8 @@ def speculate(
         record, journal, error = with_programs(options, plan, program, retry)
     else:
         record, journal, error = with_children(options, plan, retry)
-    publish(record, options, files, FORMATS)
+    with kept(journal):
+        publish(record, options, files, FORMATS)
     settle(journal, record.interrupted, error)
     sys.exit(exit_status(record.speculated, "texts were generated"))
 

@@ -71,6 +71,7 @@ def struct(case: Case, width: int | None = None) -> str:
     Raises:
         UsageError: upstream's struct has no such case; says why.
     """
+    case.refuse_elsewhere()
     shape = SHAPES.get(case.op)
     if shape is None:
         raise case.refused(f"test-backend-ops has no struct for {case.op}: use --emit c")

@@ -81,6 +81,17 @@ class Case:
             raise self.refused(f"its parameter {name} is {value!a}")
         return tuple(int(item) for item in value)
 
+    def refuse_elsewhere(self) -> None:
+        """Refuse what did not run on one device of its own machine.
+
+        Raises:
+            UsageError: says why.
+        """
+        if self.config.device.endpoint:
+            raise self.refused("it ran on a server: make one from a run on that machine itself")
+        if any(row.backends for row in self.rows):
+            raise self.refused("nodes were scheduled: make one from a run on a single device")
+
     def refused(self, why: str) -> UsageError:
         """The error of a case that a reproducer cannot be made of."""
         return UsageError(f"no reproducer of case {self.number}: {ascii_line(why)}")

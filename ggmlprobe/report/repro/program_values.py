@@ -76,10 +76,7 @@ def check(case: Case) -> None:
         raise case.refused(f"there is none for {case.op}")
     if case.config.arm or case.config.model:
         raise case.refused("a forced path and a whole model take ggmlprobe itself")
-    if case.config.device.endpoint:
-        raise case.refused("it ran on a server: make one from a run on that machine itself")
-    if any(row.backends for row in case.rows):
-        raise case.refused("nodes were scheduled: make one from a run on a single device")
+    case.refuse_elsewhere()
     if "check" in params or "weights" in params:
         raise case.refused("checks and weights from a file take ggmlprobe itself")
     if not case.compared:
