@@ -17,7 +17,7 @@ import pytest
 
 from ggmlprobe.configs import configs_of
 from ggmlprobe.dispatch.classes import FRAME
-from ggmlprobe.ggml.find import choose
+from ggmlprobe.ggml.find import part_of
 from ggmlprobe.ops.mul_mat import MulMat
 from ggmlprobe.record import CaseClasses, Config, Result
 from ggmlprobe.runner import Case, Runner
@@ -198,12 +198,13 @@ def test_stripped_library_is_one_line_and_exit_2(
 ) -> None:
     folder = tmp_path / "stripped"
     folder.mkdir()
-    for name in choose(each.name for each in Path(lib_path).iterdir()).files:
-        shutil.copy((Path(lib_path) / name).resolve(), folder / name)
-        subprocess.run(["strip", str(folder / name)], check=True)
+    for each in Path(lib_path).iterdir():
+        if part_of(each.name) is not None:
+            shutil.copy(each.resolve(), folder / each.name)
+            subprocess.run(["strip", str(folder / each.name)], check=True)
     done = cli(
         "op", "mul_mat", "--type", "f32", "--m", 16, "--k", 32, "--widths", 1, "--kernels",
-        "--lib", folder, env={"LD_LIBRARY_PATH": lib_path},
+        "--lib", folder,
     )  # fmt: skip
     assert done.returncode == 2
     assert done.stdout == ""
