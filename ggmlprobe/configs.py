@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
+import string
 from collections.abc import Mapping, Sequence
 
 from ggmlprobe.endpoint import endpoint_of
@@ -16,6 +17,12 @@ from ggmlprobe.worker.protocol import Event
 ALL = "all"
 # an accelerator such as BLAS computes only a few ops, and beside the CPU
 COMPLETE = ("CPU", "GPU", "IGPU")
+# what a build is configured with for devices of these names, which end in a number or not
+BUILT_WITH = {
+    "blas": "GGML_BLAS", "cann": "GGML_CANN", "cuda": "GGML_CUDA", "gpuopencl": "GGML_OPENCL",
+    "mtl": "GGML_METAL", "musa": "GGML_MUSA", "rocm": "GGML_HIP", "sycl": "GGML_SYCL",
+    "vulkan": "GGML_VULKAN",
+}  # fmt: skip
 
 
 def named_devices(ready: Event, name: str) -> list[str]:
@@ -35,7 +42,7 @@ def named_devices(ready: Event, name: str) -> list[str]:
     return [pick_device(ready, name)["name"]]
 
 
-def only_device(names: Sequence[str] | None, command: str) -> str | None:
+def only_device(names: Sequence[str] | None, command: str, option: str = "--device") -> str | None:
     """The device of a command that takes one, of this machine; None for the default.
 
     Raises:
@@ -45,7 +52,7 @@ def only_device(names: Sequence[str] | None, command: str) -> str | None:
         return None
     if len(names) > 1 or names[0].lower() == ALL or endpoint_of(names[0]) is not None:
         raise UsageError(
-            f"--device {','.join(names)}: {command} takes one device, and of this machine"
+            f"{option} {','.join(names)}: {command} takes one device, and of this machine"
         )
     return names[0]
 
@@ -76,8 +83,18 @@ def pick_device(ready: Event, name: str | None) -> Event:
         if name is not None and device["name"].lower() == name.lower():
             return device
     there = ", ".join(device["name"] for device in devices)
-    said = "; ".join([f"this library has {there}", *ready["silent"]])
+    said = "; ".join([f"this library has {there}", *ready["silent"], *_not_built(ready, name)])
     raise UnknownDevice(f"no device {name or 'of type GPU or CPU'}: {said}")
+
+
+def _not_built(ready: Event, name: str | None) -> list[str]:
+    """That the library lacks the whole backend of a device, where nothing else is known of it."""
+    family = (name or "").rstrip(string.digits)
+    known = [*(device["name"] for device in ready["devices"]), *ready["silent"]]
+    option = BUILT_WITH.get(family.lower())
+    if option is None or any(family.lower() in each.lower() for each in known):
+        return []
+    return [f"it has no {family} backend: give a build with -D{option}=ON"]
 
 
 def _scheduled(devices: Sequence[Event]) -> Event:

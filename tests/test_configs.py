@@ -54,6 +54,28 @@ def test_a_device_that_is_not_there_is_said_with_why_its_backend_has_none() -> N
         pick_device(ready(CPU, silent=(silent,)), "Vulkan0")
 
 
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("Vulkan0", "CPU, CUDA0; it has no Vulkan backend: give a build with -DGGML_VULKAN=ON"),
+        ("rocm1", "CPU, CUDA0; it has no rocm backend: give a build with -DGGML_HIP=ON"),
+        ("BLAS+CPU", "CPU, CUDA0; it has no BLAS backend: give a build with -DGGML_BLAS=ON"),
+        ("CUDA1", "CPU, CUDA0"),
+        ("Vulcan0", "CPU, CUDA0"),
+    ],
+)
+def test_a_backend_that_is_not_built_in_is_said_with_the_option(name: str, said: str) -> None:
+    with pytest.raises(UnknownDevice) as error:
+        pick_device(ready(CPU, CUDA), name)
+    assert str(error.value) == f"no device {name.partition('+')[0]}: this library has {said}"
+
+
+def test_a_backend_that_does_not_load_is_not_called_absent() -> None:
+    with pytest.raises(UnknownDevice) as error:
+        pick_device(ready(CPU, silent=("libggml-vulkan.so needs libvulkan.so.1",)), "Vulkan0")
+    assert str(error.value).endswith("this library has CPU; libggml-vulkan.so needs libvulkan.so.1")
+
+
 def test_devices_with_a_plus_are_scheduled_together() -> None:
     whole = pick_device(ready(CPU, BLAS, CUDA), "cuda0+blas+cpu")
     assert (whole["name"], whole["type"]) == ("CUDA0+BLAS+CPU", "GPU+ACCEL+CPU")
