@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +13,7 @@ from ggmlprobe.cli.options import ProbeOptions
 from ggmlprobe.configs import configs_of, environments, named_devices
 from ggmlprobe.dispatch.passes import check_kernels
 from ggmlprobe.endpoint import endpoint_of
+from ggmlprobe.errors import UnknownDevice
 from ggmlprobe.record import Config
 from ggmlprobe.worker.protocol import Event, Spec
 from ggmlprobe.worker.supervisor import Worker
@@ -34,6 +37,21 @@ def cache_dir() -> str | None:
     return str(Path(base) / "ggmlprobe")
 
 
+@contextmanager
+def _telling_what_is_unset(env: Env) -> Iterator[None]:
+    """Where a variable decides that a device is not there, say that the baseline is without it."""
+    try:
+        yield
+    except UnknownDevice as error:
+        unset = [name for name, value in env.items() if value is None and name in str(error)]
+        if not unset:
+            raise
+        raise UnknownDevice(
+            f"{error}; --set-env runs a baseline without {', '.join(unset)}: "
+            "take it out of --set-env and export it"
+        ) from error
+
+
 class Fleet:
     """Workers by config id; a child that is not needed yet does not run.
 
@@ -51,13 +69,16 @@ class Fleet:
     def start(self) -> Event:
         """Load the library for every server and environment; the description in the first one."""
         options, envs = self.options, environments(self.options.env)
-        for endpoint, device in self._places(envs[0]):
+        with _telling_what_is_unset(envs[0]):
+            places = self._places(envs[0])
+        for endpoint, device in places:
             for env in envs:
                 worker, ready = self._child(endpoint, env)
-                made = configs_of(
-                    ready, device, options.buft or (None,), options.threads or (cores(),),
-                    options.threads_batch, env, len(self.configs),
-                )  # fmt: skip
+                with _telling_what_is_unset(env):
+                    made = configs_of(
+                        ready, device, options.buft or (None,), options.threads or (cores(),),
+                        options.threads_batch, env, len(self.configs),
+                    )  # fmt: skip
                 if options.kernels:
                     check_kernels(ready["files"], {config.device.backend for config in made})
                 self.configs += made

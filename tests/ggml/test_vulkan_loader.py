@@ -129,6 +129,22 @@ def test_devices_names_the_variable(
     assert "not loaded" not in shown
 
 
+def test_a_baseline_without_the_variable_is_said(
+    cli: Cli, foreign_libs: dict[str, Path], vulkan_env: dict[str, str]
+) -> None:
+    command = ("op", "mul_mat", "--lib", foreign_libs["vulkan"], "--device", "Vulkan0")
+    done = cli(*command, "--set-env", f"{vulkan_loader.VISIBLE}=5", env=vulkan_env)
+    assert done.returncode == 2
+    (line,) = done.stderr.splitlines()
+    fix = "take it out of --set-env and export it"
+    assert line.endswith(f"; --set-env runs a baseline without {vulkan_loader.VISIBLE}: {fix}")
+    # another variable has no part in it
+    without = {name: value for name, value in vulkan_env.items() if name != vulkan_loader.VISIBLE}
+    done = cli(*command, "--set-env", "GGML_CPU_TILED_MM=0", env=without)
+    assert "type CPU, which ggml skips: set" in done.stderr
+    assert "--set-env" not in done.stderr
+
+
 @pytest.mark.parametrize("named", ["5", ""])
 def test_a_number_that_is_no_device(
     cli: Cli, foreign_libs: dict[str, Path], vulkan_env: dict[str, str], named: str
