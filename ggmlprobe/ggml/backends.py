@@ -47,6 +47,12 @@ def _listed(lib: Library) -> list[Path]:
     return sorted(path for folder in lib.found.folders for path in folder.iterdir())
 
 
+def to_open(lib: Library) -> list[str]:
+    """Return the names of the backends in the files that `load` has libggml start."""
+    paths = lib.found.plugins or _listed(lib)
+    return sorted({(part_of(path.name) or "base").partition("-")[0] for path in paths} - {"base"})
+
+
 def files(lib: Library, backend: str) -> list[str]:
     """Return the names of the loaded files a backend is in: libggml-cpu-haswell.so, or none."""
     return [path.name for path in lib.files if backend.lower() in _names(path)]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,10 @@ __all__ = ["Library", "TypeInfo", "check"]
 STAMP = "build.json"
 # The device registry works as it is used here since this function came, in December 2024.
 _NEWEST_NEEDED = "ggml_backend_load_all_from_path"
+
+
+def _unheard(step: str) -> None:
+    """Tell nobody."""
 
 
 class Library:
@@ -53,12 +57,15 @@ class Library:
         self.endpoints: dict[str, str] = {}
 
     @classmethod
-    def load(cls, found: Found, before: Sequence[Path] = ()) -> Library:
+    def load(
+        cls, found: Found, before: Sequence[Path] = (), step: Callable[[str], None] = _unheard
+    ) -> Library:
         """Open a library and its backends.
 
         Args:
             found: from find().
             before: libraries to open first, whose functions take the place of libggml's own.
+            step: called with what comes next and may end the process, as a driver's start may.
 
         Raises:
             LibraryBroken: a file that is no libggml, or that lacks something, or was put together
@@ -81,6 +88,7 @@ class Library:
         lib.interposed = tuple(before)
         if not lib.types:
             raise LibraryBroken(f"{files} names no tensor type; give another build")
+        step(f"opening its backends {', '.join(backends.to_open(lib))}".rstrip())
         backends.load(lib)
         refuse_foreign(lib)
         lib.files = backends.serving(lib, loaded(lib))

@@ -79,8 +79,9 @@ class Child:
         if spec.kernels:
             vulkan_labels.open_first()
         self.library = Library.load(
-            find(spec.lib), [Path(path).resolve() for path in spec.interpose]
+            find(spec.lib), [Path(path).resolve() for path in spec.interpose], self.loading
         )
+        self.loading("checking its sums")
         check(self.library)
         directory = Path(spec.cache_dir) if spec.cache_dir else None
         self.pools = PoolStore(self.library, directory, len(system.cores()))
@@ -94,6 +95,10 @@ class Child:
         """Send one event."""
         self.out.write(json.dumps({"event": event, **fields}) + "\n")
         self.out.flush()
+
+    def loading(self, step: str) -> None:
+        """Say what a death from now on is blamed on."""
+        self.say("loading", step=step)
 
     def fail(self, error: Exception) -> None:
         """Tell that what is left of a request cannot run."""

@@ -10,6 +10,7 @@ Event = dict[str, Any]
 
 ready    library, types, devices, files that are loaded, symbols that an interposer does not come
          first with (once, after loading)
+loading  step: what a death before ready is blamed on
 connecting  before a server's devices are registered (once, before ready)
 refused  message, error (a class of errors: the library, a setting or a file cannot be used)
 begin    phase (inputs, serial, width, or a pass), seed, width: what a death is blamed on

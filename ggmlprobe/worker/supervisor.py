@@ -28,6 +28,7 @@ CONNECT_LINES = 2
 START_SECONDS = 120.0
 STOP_SECONDS = 2.0
 DAMAGED = "a file of it is damaged; copy or build it anew"
+VULKAN_DRIVER = "a Vulkan driver may be at fault: name another with VK_DRIVER_FILES"
 BLAS_THREADS = "OPENBLAS_NUM_THREADS"
 PACKAGE_PARENT = str(Path(__file__).resolve().parents[2])
 OUT_OF_MEMORY = re.compile(
@@ -132,22 +133,31 @@ class Worker:
                 patience, self._patience = self._patience, 0.0
                 endpoint.reach(self.spec.endpoint, patience)
             self.launch()
-        event = self._next(START_SECONDS)
+        event, step = self._next(START_SECONDS), ""
+        while event is not None and event["event"] == "loading":
+            step = event["step"]
+            event = self._next(START_SECONDS)
         if event is not None and event["event"] == "connecting":
             event = self._connected()
         if event is None:
-            death = self._death()
-            ended = death.signal or death.verdict
-            # SIGBUS is a page beyond the end of a mapped file
-            last = DAMAGED if ended == "SIGBUS" else (self.stderr_tail() or ["no message"])[-1]
-            self.stop()
-            raise LibraryBroken(f"loading the library ended in {ended}: {last}")
+            raise self._broken(step)
         if event["event"] == "refused":
             self.stop()
             other = {error.__name__: error for error in (NoServer, InternalError)}
             raise other.get(event["error"], LibraryBroken)(event["message"])
         self._busy = False
         return event
+
+    def _broken(self, step: str) -> LibraryBroken:
+        """The error of a library that ended the child, or held it, in a step of its loading."""
+        death = self._death()
+        ended = death.signal or death.verdict
+        # SIGBUS is a page beyond the end of a mapped file
+        last = DAMAGED if ended == "SIGBUS" else (self.stderr_tail() or ["no message"])[-1]
+        self.stop()
+        at = f" while {step}" if step else ""
+        driver = f"; {VULKAN_DRIVER}" if "vulkan" in step else ""
+        return LibraryBroken(f"loading the library ended in {ended}{at}: {last}{driver}")
 
     def _connected(self) -> Event:
         """The event after `connecting`, in which ggml greets the server.

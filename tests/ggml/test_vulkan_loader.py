@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -13,6 +14,8 @@ import pytest
 from ggmlprobe.errors import LibraryBroken
 from ggmlprobe.ggml import vulkan_loader
 from ggmlprobe.ggml.vulkan_loader import PhysicalDevice, ask, physical_devices, properties, why_none
+from ggmlprobe.worker import supervisor
+from ggmlprobe.worker.protocol import Spec
 
 Cli = Callable[..., subprocess.CompletedProcess[str]]
 BROKEN = {
@@ -93,6 +96,22 @@ def test_a_driver_that_crashes_takes_nothing_with_it() -> None:
 def test_a_driver_that_hangs_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(vulkan_loader, "SECONDS", 1.0)
     assert why_none().startswith("a Vulkan driver hangs")
+
+
+@pytest.mark.parametrize(
+    ("broken", "ended"), [("crashes", "SIG[A-Z]+"), ("hangs", "TIMEOUT")], indirect=["broken"]
+)
+@pytest.mark.usefixtures("broken")
+def test_a_driver_that_ends_libggml_is_suspected(
+    foreign_libs: dict[str, Path], monkeypatch: pytest.MonkeyPatch, ended: str
+) -> None:
+    monkeypatch.setattr(supervisor, "START_SECONDS", 10.0)
+    worker = supervisor.Worker(Spec(str(foreign_libs["vulkan"])), 60.0)
+    with pytest.raises(LibraryBroken) as error:
+        worker.ready()
+    line = rf"loading the library ended in {ended} while opening its backends cpu, vulkan: .*; "
+    suspected = r"a Vulkan driver may be at fault: name another with VK_DRIVER_FILES"
+    assert re.fullmatch(line + suspected, str(error.value))
 
 
 def test_a_gpu_that_ggml_does_not_see_is_no_matter_of_the_variable(
