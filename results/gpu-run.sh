@@ -8,10 +8,11 @@
 # The checkout and .gpu/ (about 42 MB) are what the machine gets, FOLDER.tar.gz is what comes back.
 # build needs nvcc, CMake, ninja, a C++ compiler, and cuBLAS of the toolkit or of pip's nvidia-cublas.
 set -eu
-cd "$(dirname "$0")/.."
+root=$(CDPATH='' cd "$(dirname "$0")/.." && pwd)
 cuda='13.0.*'
 
 fetch() {
+    cd "$root"
     name=llama_cpp_python-0.3.36
     archive=${GGMLPROBE_CACHE_DIR:-${XDG_CACHE_HOME:-$HOME/.cache}/ggmlprobe}/$name.tar.gz
     [ -e "$archive" ] || { echo "no $archive: build once, with pip install ." >&2; exit 2; }
@@ -35,6 +36,7 @@ fetch() {
 }
 
 build() {
+    cd "$root"
     python3 -m pip install --no-index --find-links .gpu/wheels cffi click junitparser numpy \
         pyelftools scikit-build-core "cupti-python==$cuda"
     tar xzf .gpu/llama.cpp.tar.gz -C .gpu
@@ -45,11 +47,16 @@ build() {
 
 run() {
     mkdir -p "$1"
+    folder=$(CDPATH='' cd "$1" && pwd -P)
     { nvidia-smi; nvcc --version; python3 -P -m ggmlprobe devices; } > "$1/machine.txt" 2>&1 || true
     status=0
     python3 -P -m ggmlprobe gpu-run "$1" || status=$?
-    tar czf "$1.tar.gz" "$1"
+    tar czf "$folder.tar.gz" -C "$(dirname "$folder")" "$(basename "$folder")"
     return "$status"
 }
 
-"$@"
+# the second argument may be anything but empty
+case "$#${1:+ $1}${2:+ ...}" in
+    '2 fetch ...' | '1 build' | '2 run ...') "$@" ;;
+    *) sed -n 's/^#   results/usage: results/p' "$0" >&2; exit 2 ;;
+esac
