@@ -18,6 +18,9 @@ from ggmlprobe.report.table import command_line, pipe_table
 
 FINISHED = (0, 1)
 """Exit statuses of a step that came to its end: all invariant, a finding."""
+FAILED = 2
+UNFINISHED = 3
+"""Exit status of a run that has no finding so far, but steps that did not come to their end."""
 INTERRUPTED = 130
 GRACE = 10.0
 """Seconds a step gets after SIGINT, in which it writes what it has; then SIGKILL."""
@@ -26,16 +29,38 @@ LEAST = 5.0
 
 
 @dataclass(frozen=True)
+class Setup:
+    """What all steps of a folder run with.
+
+    Attributes:
+        device: name. description: of the device.
+        lib: where the library was found. threads: of the CPU.
+    """
+
+    device: str
+    description: str
+    lib: str
+    threads: int
+
+    def other_than(self, wanted: Setup) -> str:
+        """What differs from what is wanted, with the values here; "" for nothing."""
+        mine, theirs = dataclasses.asdict(self), dataclasses.asdict(wanted)
+        return ", ".join(f"{name} {mine[name]}" for name in mine if mine[name] != theirs[name])
+
+
+@dataclass(frozen=True)
 class Ended:
     """How a command ended.
 
     Attributes:
         status: exit status, negative for a signal. said: the last line on stderr, "" for none.
+        finding: whether the rows hold one though the step did not come to its end.
         stop: whether the user wants no more steps.
     """
 
     status: int
     said: str = ""
+    finding: bool = False
     stop: bool = False
 
 
@@ -44,14 +69,18 @@ class Attempt:
     """A step that ran, to its end or not.
 
     Attributes:
-        command: as a shell takes it. seconds: of wall time.
+        args: of the step, which tell it from one of that name in another version.
+        command: as a shell takes it, with options and files. seconds: of wall time.
+        finding: as in `Ended`.
     """
 
     step: str
+    args: str
     command: str
     status: int
     seconds: float
     said: str = ""
+    finding: bool = False
 
     @property
     def cut_short(self) -> bool:
@@ -59,38 +88,40 @@ class Attempt:
         return self.status in (INTERRUPTED, -signal.SIGKILL)
 
 
-def load(path: Path) -> list[Attempt]:
-    """Earlier attempts, oldest first; a torn last line is left out.
+def load(path: Path) -> tuple[Setup | None, list[Attempt]]:
+    """What a folder's steps ran with, None without a file, and its attempts, oldest first.
+
+    A torn last line is left out.
 
     Raises:
         RecordError: the file is something else.
     """
     if not path.exists():
-        return []
-    text = path.read_text(encoding="utf-8", errors="replace")
+        return None, []
     try:
-        whole = text[: text.rfind("\n") + 1].splitlines()
-        return [Attempt(**json.loads(line)) for line in whole]
-    except (ValueError, TypeError) as error:
+        text = path.read_text(encoding="utf-8", errors="replace")
+        first, *rest = map(json.loads, text[: text.rfind("\n") + 1].splitlines())
+        return Setup(**first), [Attempt(**each) for each in rest]
+    except (OSError, ValueError, TypeError) as error:
         raise RecordError(f"{path} is no list of steps: name another folder") from error
 
 
-def dump(attempt: Attempt) -> str:
-    """The line of an attempt."""
-    return json.dumps(dataclasses.asdict(attempt)) + "\n"
+def dump(setup: Setup, attempts: Iterable[Attempt]) -> str:
+    """The text that `load` reads."""
+    lines = [dataclasses.asdict(setup), *map(dataclasses.asdict, attempts)]
+    return "".join(json.dumps(line) + "\n" for line in lines)
 
 
-def latest(attempts: Iterable[Attempt]) -> dict[str, Attempt]:
-    """The last attempt of each step."""
-    return {attempt.step: attempt for attempt in attempts}
+def latest(steps: Iterable[Step], attempts: Iterable[Attempt]) -> dict[str, Attempt]:
+    """The last attempt of each step, by name; none that had other arguments."""
+    args = {step.name: step.line for step in steps}
+    return {each.step: each for each in attempts if args.get(each.step) == each.args}
 
 
-def unfinished(
-    steps: Sequence[Step], commands: Mapping[str, str], attempts: Iterable[Attempt]
-) -> list[Step]:
-    """Steps that did not come to their end yet with the very command they have now."""
-    done = {(a.step, a.command) for a in attempts if a.status in FINISHED}
-    return [step for step in steps if (step.name, commands[step.name]) not in done]
+def unfinished(steps: Sequence[Step], attempts: Iterable[Attempt]) -> list[Step]:
+    """Steps that did not come to their end yet."""
+    last = latest(steps, attempts)
+    return [s for s in steps if s.name not in last or last[s.name].status not in FINISHED]
 
 
 def play(
@@ -123,7 +154,10 @@ def play(
             limit = min(share, end - began)
             ended = run(step, limit)
             took = clock() - began
-            yield Attempt(step.name, commands[step.name], ended.status, took, ended.said)
+            yield Attempt(
+                step.name, step.line, commands[step.name], ended.status, took, ended.said,
+                ended.finding,
+            )  # fmt: skip
             if ended.stop:
                 return
             if ended.status not in FINISHED and took >= limit:
@@ -138,7 +172,7 @@ def outcome(attempt: Attempt | None) -> str:
     if attempt.status in FINISHED:
         return "findings" if attempt.status else "all invariant"
     if attempt.cut_short:
-        return "cut short: rows are missing"
+        return "cut short: rows are missing" + ("; findings so far" if attempt.finding else "")
     return "failed"
 
 
@@ -149,16 +183,19 @@ def summary(steps: Sequence[Step], attempts: Sequence[Attempt], about: Sequence[
         attempts: oldest first; the times of one step are added up.
         about: lines on the machine.
     """
-    last = latest(attempts)
+    last = latest(steps, attempts)
     rows = [(step, last.get(step.name)) for step in steps]
-    total = {step.name: sum(a.seconds for a in attempts if a.step == step.name) for step in steps}
+    total = {
+        name: sum(a.seconds for a in attempts if (a.step, a.args) == (name, end.args))
+        for name, end in last.items()
+    }
     columns = {
         "step": [step.name for step, _ in rows],
         "outcome": [outcome(attempt) for _, attempt in rows],
         "exit status": [str(a.status) if a else "-" for _, a in rows],
         "seconds": [f"{total[step.name]:.0f}" if a else "-" for step, a in rows],
         "command": [command_line(a.command) if a else "-" for _, a in rows],
-        "said": [command_line(a.said) if a and a.status == 2 else "-" for _, a in rows],
+        "said": [command_line(a.said) if a and a.status == FAILED else "-" for _, a in rows],
     }
     lines = "".join(f"- {line}\n" for line in [*about, conclusion(steps, attempts)])
     return f"# gpu-run\n\n{lines}\n{pipe_table(columns)}\n"
@@ -166,16 +203,22 @@ def summary(steps: Sequence[Step], attempts: Sequence[Attempt], about: Sequence[
 
 def conclusion(steps: Sequence[Step], attempts: Iterable[Attempt]) -> str:
     """How many steps came to their end, and which did not."""
-    last = latest(attempts)
-    left = [s.name for s in steps if s.name not in last or last[s.name].status not in FINISHED]
+    left = [step.name for step in unfinished(steps, attempts)]
     rest = f"; not finished: {', '.join(left)}" if left else ""
     return f"{len(steps) - len(left)} of {len(steps)} steps finished{rest}"
 
 
-def exit_status(steps: Sequence[Step], attempts: Iterable[Attempt]) -> int:
-    """2 where a step failed or none has run, else 1 where one has a finding, else 0."""
-    last = latest(attempts)
-    mine = [last[step.name] for step in steps if step.name in last]
-    if not mine or any(a.status not in FINISHED and not a.cut_short for a in mine):
-        return 2
-    return int(any(a.status == 1 for a in mine))
+def exit_status(steps: Sequence[Step], attempts: Sequence[Attempt]) -> int:
+    """Of the whole run, the first of these that holds.
+
+    2 a step failed, 1 a finding, 2 no step came to its end, 0 all did, else 3.
+    """
+    last = latest(steps, attempts).values()
+    if any(each.status not in FINISHED and not each.cut_short for each in last):
+        return FAILED
+    if any(each.status == 1 or each.finding for each in last):
+        return 1
+    left = len(unfinished(steps, attempts))
+    if left == len(steps):
+        return FAILED
+    return UNFINISHED if left else 0

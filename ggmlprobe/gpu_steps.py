@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ggmlprobe.dispatch.arms import CUDA_LIKE, DEFAULTS
 from ggmlprobe.errors import UsageError
@@ -26,11 +27,17 @@ class Step:
     share: float
     offload: bool = False
 
+    @property
+    def line(self) -> str:
+        """The arguments as a shell takes them."""
+        return shlex.join(self.args)
+
 
 def _step(name: str, share: float, command: str, offload: bool = False) -> Step:
     return Step(name, tuple(command.split()), share, offload)
 
 
+KERNELS = "--kernels"
 # where the paths of MMVQ, MMQ and the float products part
 _TYPES = "q4_K,q6_K,q4_0,q8_0,iq4_xs,iq3_s,mxfp4,f16"
 _SHAPE = "--m 4096 --k 4096"
@@ -69,11 +76,12 @@ SETTINGS = tuple(
 """A: the variable is unset, B: it is set. Only CUDA's backend reads them."""
 
 
-def steps(backend: str, only: Sequence[str] | None = None) -> list[Step]:
+def steps(backend: str, only: Sequence[str] | None = None, kernels: bool = True) -> list[Step]:
     """The steps for a device, in order; `threshold` where arms are known for its backend.
 
     Args:
         backend: as ggml names it. only: names of steps; None for all.
+        kernels: whether they can be named, which `threshold` rests on.
 
     Raises:
         UsageError: lists the names there are.
@@ -83,8 +91,12 @@ def steps(backend: str, only: Sequence[str] | None = None) -> list[Step]:
     found = [
         step for step in (*PROBES, *(() if backend == "CPU" else (OFFLOAD,)),
                           *(SETTINGS if cuda else ()))
-        if step.args[0] != "threshold" or (place, step.args[1]) in DEFAULTS
+        if step.args[0] != "threshold" or (kernels and (place, step.args[1]) in DEFAULTS)
     ]  # fmt: skip
+    if not kernels:
+        found = [
+            replace(step, args=tuple(arg for arg in step.args if arg != KERNELS)) for step in found
+        ]
     names = [step.name for step in found]
     if unknown := [name for name in only or () if name not in names]:
         raise UsageError(f"no step {unknown[0]} on {backend}: there are {', '.join(names)}")

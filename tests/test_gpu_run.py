@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,7 +12,7 @@ import pytest
 from ggmlprobe import gpu_run
 from ggmlprobe.cli import main
 from ggmlprobe.errors import RecordError, UsageError
-from ggmlprobe.gpu_run import GRACE, Attempt, Ended, play
+from ggmlprobe.gpu_run import GRACE, Attempt, Ended, Setup, play
 from ggmlprobe.gpu_steps import OFFLOAD, PROBES, SETTINGS, Step, steps
 from ggmlprobe.presets import PRESETS
 
@@ -38,7 +39,8 @@ class Machine:
         self.needs[step.name] = (need - spent, status)
         if step.name == self.stop_at:
             return Ended(130, "interrupted", stop=True)
-        return Ended(status if spent == need else 130, f"{step.name} said")
+        # rows of what will be a finding hold it before the end
+        return Ended(status if spent == need else 130, f"{step.name} said", status == 1)
 
 
 def played(machine: Machine, seconds: float, shares: dict[str, float]) -> list[Attempt]:
@@ -53,7 +55,7 @@ def test_each_runs_once_in_order_where_there_is_time() -> None:
         ("a", 0, 10), ("b", 1, 20), ("c", 0, 5),
     ]  # fmt: skip
     assert [limit for _, limit in machine.log] == [400, 400, 400]
-    assert made[0].command == "ggmlprobe a"
+    assert (made[0].args, made[0].command) == ("op", "ggmlprobe a")
 
 
 def test_a_step_over_its_share_waits_for_the_others_and_then_goes_on() -> None:
@@ -62,6 +64,7 @@ def test_a_step_over_its_share_waits_for_the_others_and_then_goes_on() -> None:
     assert [(each.step, each.status, each.seconds) for each in made] == [
         ("a", 130, 100), ("b", 0, 30), ("a", 1, 50),
     ]  # fmt: skip
+    assert [each.finding for each in made] == [True, False, True]
 
 
 def test_where_few_are_left_they_have_all_of_the_time() -> None:
@@ -109,28 +112,55 @@ def test_an_interrupted_run_begins_nothing_more() -> None:
 A, B, C = (Step(name, ("op",), 0.1) for name in "abc")
 
 
-def attempt(name: str, status: int, command: str = "", said: str = "") -> Attempt:
-    return Attempt(name, command or COMMANDS[name], status, 2.0, said)
+def attempt(
+    name: str, status: int, args: str = "op", said: str = "", finding: bool = False
+) -> Attempt:
+    return Attempt(name, args, COMMANDS[name], status, 2.0, said, finding)
 
 
-def test_finished_steps_are_kept_unless_their_command_is_another() -> None:
+SETUP = Setup("CPU", "a CPU", "/lib", 2)
+
+
+def test_finished_steps_are_kept_unless_their_arguments_are_others() -> None:
     earlier = [attempt("a", 130), attempt("a", 1), attempt("b", 130), attempt("c", 0, "another")]
-    assert gpu_run.unfinished([A, B, C], COMMANDS, earlier) == [B, C]
+    assert gpu_run.unfinished([A, B, C], earlier) == [B, C]
+
+
+def test_what_a_step_did_with_other_arguments_is_not_told_of_it() -> None:
+    other = [attempt("a", 2, "another"), attempt("a", 0), attempt("a", 1, "another")]
+    assert gpu_run.unfinished([A], other) == []
+    assert gpu_run.exit_status([A], other) == 0
+    assert "| all invariant |           0 |       2 |" in gpu_run.summary([A], other, [])
+    assert gpu_run.exit_status([A], other[:1]) == 2
+    assert "| not reached |" in gpu_run.summary([A], other[:1], [])
 
 
 def test_attempts_survive_on_disk_and_a_torn_line_does_not_matter(tmp_path: Path) -> None:
     file = tmp_path / "gpu-run.jsonl"
-    assert gpu_run.load(file) == []
-    made = [attempt("a", 0), attempt("b", 2, said="no device\u00e9")]
-    file.write_text("".join(map(gpu_run.dump, made)) + '{"step": "c", "comm')
-    assert gpu_run.load(file) == made
+    assert gpu_run.load(file) == (None, [])
+    made = [attempt("a", 0), attempt("b", 2, said="no device\u00e9", finding=True)]
+    file.write_text(gpu_run.dump(SETUP, made) + '{"step": "c", "comm')
+    assert gpu_run.load(file) == (SETUP, made)
 
 
-@pytest.mark.parametrize("text", ["{}\n", "[]\n", "no\n", '{"step": "a", "more": 1}\n'])
+OURS = gpu_run.dump(SETUP, [])
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["", "mine", "{}\n", "[]\n", "no\n", OURS.strip(), json.dumps({"step": "a"}) + "\n",
+     OURS + '{"step": "a", "more": 1}\n', OURS + "[]\n"],
+)  # fmt: skip
 def test_another_file_is_refused(tmp_path: Path, text: str) -> None:
     (tmp_path / "gpu-run.jsonl").write_text(text)
     with pytest.raises(RecordError, match="is no list of steps"):
         gpu_run.load(tmp_path / "gpu-run.jsonl")
+
+
+def test_setups_differ_in_what_is_told() -> None:
+    assert SETUP.other_than(Setup("CPU", "a CPU", "/lib", 2)) == ""
+    assert SETUP.other_than(Setup("CUDA0", "a CPU", "/lib", 1)) == "device CPU, threads 2"
+    assert SETUP.other_than(Setup("CPU", "b", "/b", 2)) == "description a CPU, lib /lib"
 
 
 def test_the_log_says_what_came_of_each_step() -> None:
@@ -148,11 +178,26 @@ def test_the_log_says_what_came_of_each_step() -> None:
 
 @pytest.mark.parametrize(
     ("statuses", "status"),
-    [([], 2), ([0], 0), ([0, 1], 1), ([0, 130], 0), ([1, 2], 2), ([1, -11], 2), ([0, -9], 0)],
-)
+    [
+        ([0, 0, 0], 0), ([0, 1, 0], 1), ([1], 1), ([1, 130], 1), ([1, 2], 2), ([1, -11], 2),
+        # no step came to its end
+        ([], 2), ([130], 2), ([-9, 130, 130], 2),
+        # so far
+        ([0], 3), ([0, 130, 0], 3), ([0, 0, -9], 3),
+    ],
+)  # fmt: skip
 def test_exit_status(statuses: list[int], status: int) -> None:
     attempts = [attempt(name, each) for name, each in zip("abc", statuses, strict=False)]
     assert gpu_run.exit_status([A, B, C], attempts) == status
+
+
+@pytest.mark.parametrize("status", [130, -9])
+def test_a_finding_of_a_step_that_was_cut_short_is_one(status: int) -> None:
+    cut = attempt("a", status, finding=True)
+    assert gpu_run.exit_status([A], [cut]) == gpu_run.exit_status([A, B], [cut]) == 1
+    assert gpu_run.exit_status([A, B], [cut, attempt("b", 0)]) == 1
+    assert gpu_run.exit_status([A, B], [cut, attempt("b", 2)]) == 2
+    assert "cut short: rows are missing; findings so far" in gpu_run.summary([A], [cut], [])
 
 
 def test_a_later_attempt_holds() -> None:
@@ -198,3 +243,13 @@ def test_only_some_steps_in_their_order() -> None:
     assert [step.name for step in chosen] == ["issue-28111", "pr-28108"]
     with pytest.raises(UsageError, match="no step mla2 on CUDA: there are issue-28111, "):
         steps("CUDA", ["mla2"])
+
+
+def test_without_kernel_names_no_step_asks_for_them() -> None:
+    named, without = steps("CPU"), steps("CPU", kernels=False)
+    assert "threshold-mul_mat" in [step.name for step in named]
+    assert [step.name for step in without] == [
+        step.name for step in named if not step.name.startswith("threshold")
+    ]
+    assert any("--kernels" in step.args for step in named)
+    assert not any("--kernels" in step.args for step in without)

@@ -13,13 +13,13 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
 
+from ggmlprobe.dispatch.passes import NO_CUPTI
 from ggmlprobe.ggml.demangle import demangle
 from ggmlprobe.ops.base import Evaluator, Session
 
 EVALUATIONS = 5
 BUFFER_BYTES = 1 << 20
 NANOSECOND = 1e-9
-NOT_INSTALLED = "kernel names need CUPTI: pip install cupti-python"
 NOTHING = "CUPTI reported no kernels: try GGML_CUDA_DISABLE_GRAPHS=1"
 Xyz = tuple[int, int, int]
 
@@ -108,7 +108,7 @@ def measure(
     try:
         cupti = import_module("cupti.cupti")
     except ImportError:
-        yield from ((width, {"kernels_note": NOT_INSTALLED}) for width in widths)
+        yield from ((width, {"kernels_note": NO_CUPTI}) for width in widths)
         return
     try:
         yield from traced_widths(session, evaluator, widths, Trace(cupti))

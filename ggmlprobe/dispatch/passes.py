@@ -20,6 +20,10 @@ MODULES = {
 }
 """Pass name to the module whose `measure` does it; `<name>_note` says why there is nothing."""
 
+NAMED = frozenset({"CPU", "CUDA", "Vulkan"})
+"""Backends whose kernels can be named."""
+NO_CUPTI = "kernel names need CUPTI: pip install cupti-python"
+
 
 def load(name: str) -> Measure:
     """The pass of that name."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -13,6 +14,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+
+from ggmlprobe import gpu_steps
+from ggmlprobe.cli.gpu_run import command_of
 
 Cli = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -31,6 +35,10 @@ gpu_steps.PROBES = (
     step("wrong", "op mul_mat --type q9_9"),
     step("endless", "op mul_mat --seeds 1-99999", ENDLESS),
     step("threshold", "threshold mul_mat --widths 1,5 --no-time"),
+    # a row is kept when its case is through
+    gpu_steps.Step("many", (
+        "op", "mul_mat", "--widths", "1-8", "--k", "256", "--m", ",".join(map(str, range(64, 9999)))
+    ), 1),
 )
 gpu_steps.OFFLOAD = step("offload", "op mul_mat --widths 1,40")
 gpu_steps.OFFLOAD = replace(gpu_steps.OFFLOAD, offload=True)
@@ -41,7 +49,8 @@ main()
 
 
 def attempts(folder: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in (folder / "gpu-run.jsonl").read_text().splitlines()]
+    """All but the first line, which says what they ran with."""
+    return [json.loads(line) for line in (folder / "gpu-run.jsonl").read_text().splitlines()][1:]
 
 
 def test_without_a_gpu_one_line_says_so(cli: Cli, tmp_path: Path) -> None:
@@ -67,7 +76,9 @@ def test_an_unknown_step_is_refused_with_those_there_are(cli: Cli) -> None:
     assert "no step issue-28112 on CPU: there are issue-28111, pr-28108," in done.stderr
 
 
-def test_a_whole_run_on_the_cpu_is_kept_and_not_run_again(cli: Cli, tmp_path: Path) -> None:
+def test_a_whole_run_on_the_cpu_is_kept_and_not_run_again(
+    cli: Cli, tmp_path: Path, lib_path: str
+) -> None:
     command = ["gpu-run", "out", "--device", "cpu", "--threads", "1", "--only", "issue-28111"]
     done = cli(*command, timeout=400)
     assert done.returncode in (0, 1), done.stderr
@@ -85,6 +96,15 @@ def test_a_whole_run_on_the_cpu_is_kept_and_not_run_again(cli: Cli, tmp_path: Pa
     assert again.returncode == done.returncode
     assert attempts(folder) == made
     assert "1 of 1 steps finished" in again.stderr
+    before = {path: path.read_bytes() for path in folder.iterdir()}
+    other = cli("gpu-run", "out", "--device", "CPU", "--threads", "2", "--only", "issue-28111")
+    assert other.returncode == 2
+    assert other.stderr == ("ggmlprobe: out holds a run with threads 1: name another folder\n")
+    assert {path: path.read_bytes() for path in folder.iterdir()} == before
+    # another way to write it is no other run
+    again = cli("gpu-run", folder, *command[2:], "--lib", lib_path)
+    assert again.returncode == done.returncode
+    assert attempts(folder) == made
 
 
 def small(cuda_lib: Path, cuda_env: dict[str, str], folder: Path, **more: Any) -> Any:
@@ -148,18 +168,38 @@ def test_a_step_over_its_share_keeps_its_rows_and_goes_on_where_it_was(
     assert "cut short: rows are missing" in (tmp_path / "out" / "gpu-run.md").read_text()
 
 
-def test_ctrl_c_ends_the_step_that_runs_and_a_later_run_does_the_rest(
-    cuda_lib: Path, cuda_env: dict[str, str], tmp_path: Path
+def begun(run: Any, journal: Path, rows: int = 0) -> None:
+    """Wait until a step has so many rows."""
+    while not journal.exists() or journal.read_text().count("\n") < 1 + rows:
+        assert run.poll() is None, run.communicate()
+        time.sleep(0.1)
+
+
+def steps_of(folder: Path) -> list[str]:
+    """Command lines of steps that run in a folder."""
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        # it may end meanwhile
+        with contextlib.suppress(OSError):
+            if Path(os.readlink(process / "cwd")) == folder:
+                found.append((process / "cmdline").read_text())
+    # the library's own process follows it a moment later
+    return [line for line in found if "--resume" in line]
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_ends_the_step_that_runs_and_a_later_run_does_the_rest(
+    cuda_lib: Path, cuda_env: dict[str, str], tmp_path: Path, number: int
 ) -> None:
     only = ["--only", "endless,threshold"]
     run = small(cuda_lib, cuda_env, tmp_path, options=only, endless="1")
-    while not (tmp_path / "out" / "endless.jsonl").exists():
-        assert run.poll() is None
-        time.sleep(0.1)
-    run.send_signal(signal.SIGINT)
+    begun(run, tmp_path / "out" / "endless.jsonl")
+    run.send_signal(number)
     _, stderr = run.communicate(timeout=100)
     assert run.returncode == 130, stderr
     assert [(e["step"], e["status"]) for e in attempts(tmp_path / "out")] == [("endless", 130)]
+    assert "0 of 2 steps finished; not finished: endless, threshold" in stderr
+    assert not steps_of(tmp_path)
     run = small(cuda_lib, cuda_env, tmp_path, options=["--only", "threshold"], endless="1")
     _, stderr = run.communicate(timeout=400)
     assert run.returncode == 1, stderr
@@ -167,13 +207,103 @@ def test_ctrl_c_ends_the_step_that_runs_and_a_later_run_does_the_rest(
     assert made == [("endless", 130), ("threshold", 1)]
 
 
-def test_a_folder_with_another_file_of_that_name_is_refused(cli: Cli, tmp_path: Path) -> None:
-    (tmp_path / "out").mkdir()
-    (tmp_path / "out" / "gpu-run.jsonl").write_text("notes\n")
-    done = cli("gpu-run", "out", "--device", "CPU")
+def test_a_second_ctrl_c_kills_the_step_and_costs_nothing_that_was_done(
+    cuda_lib: Path, cuda_env: dict[str, str], tmp_path: Path
+) -> None:
+    # a step that is deaf to SIGINT, so that the second one must end it
+    deaf = "import signal; signal.signal(signal.SIGINT, signal.SIG_IGN)\n"
+    (tmp_path / "site").mkdir()
+    (tmp_path / "site" / "sitecustomize.py").write_text(deaf)
+    path = os.pathsep.join([str(tmp_path / "site"), cuda_env["PYTHONPATH"]])
+    only = ["--only", "many,ab"]
+    run = small(cuda_lib, cuda_env | {"PYTHONPATH": path}, tmp_path, options=only)
+    begun(run, tmp_path / "out" / "many.jsonl", rows=9)
+    for _ in range(2):
+        run.send_signal(signal.SIGINT)
+        time.sleep(0.45)
+    _, stderr = run.communicate(timeout=100)
+    assert run.returncode == 130, stderr
+    (made,) = attempts(tmp_path / "out")
+    assert (made["step"], made["status"], made["finding"]) == ("many", -9, True)
+    assert "cut short: rows are missing; findings so far" in stderr
+    assert "0 of 2 steps finished" in (tmp_path / "out" / "gpu-run.md").read_text()
+    assert not steps_of(tmp_path)
+
+
+def test_a_hangup_that_nohup_ignores_ends_nothing(
+    cuda_lib: Path, cuda_env: dict[str, str], tmp_path: Path
+) -> None:
+    def nohup() -> None:
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
+
+    run = small(
+        cuda_lib, cuda_env, tmp_path, options=["--only", "threshold"], preexec_fn=nohup
+    )  # fmt: skip
+    begun(run, tmp_path / "out" / "threshold.jsonl")
+    run.send_signal(signal.SIGHUP)
+    _, stderr = run.communicate(timeout=400)
+    assert run.returncode == 1, stderr
+
+
+def test_findings_of_a_run_whose_steps_were_all_cut_short_are_its_status(
+    cuda_lib: Path, cuda_env: dict[str, str], tmp_path: Path
+) -> None:
+    options = ["--only", "many", "--minutes", "0.35"]
+    run = small(cuda_lib, cuda_env, tmp_path, options=options)
+    run.communicate(timeout=400)
+    made = attempts(tmp_path / "out")
+    assert made
+    assert {each["status"] for each in made} == {130}
+    rows = json.loads((tmp_path / "out" / "many.json").read_text())["results"]
+    assert (run.returncode, any(row["verdict"] != "INVARIANT" for row in rows)) == (1, True)
+
+
+def test_a_run_without_time_has_not_passed(cli: Cli, tmp_path: Path) -> None:
+    done = cli("gpu-run", "out", "--device", "CPU", "--minutes", "0.05")
     assert done.returncode == 2
-    assert "is no list of steps" in done.stderr
-    assert (tmp_path / "out" / "gpu-run.jsonl").read_text() == "notes\n"
+    assert "0 of " in done.stderr
+    # and the folder is that run's
+    done = cli("gpu-run", "out", "--device", "CPU", "--minutes", "0.05", "--threads", "17")
+    assert "out holds a run with threads " in done.stderr
+
+
+@pytest.mark.parametrize(
+    "name", ["gpu-run.md", "pr-28108.json", "pr-28108.md", "pr-28108.jsonl", "gpu-run.jsonl"]
+)
+@pytest.mark.parametrize("text", ["notes\n", "notes", ""])
+def test_a_folder_with_another_file_of_that_name_is_refused(
+    cli: Cli, tmp_path: Path, name: str, text: str
+) -> None:
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / name).write_text(text)
+    done = cli("gpu-run", "out", "--device", "CPU", "--only", "issue-28111")
+    assert done.returncode == 2
+    (line,) = done.stderr.splitlines()
+    assert line.startswith(f"ggmlprobe: out/{name} is no")
+    assert line.endswith(": name another folder")
+    assert {path.name: path.read_text() for path in (tmp_path / "out").iterdir()} == {name: text}
+
+
+def test_a_library_whose_kernels_have_no_names_is_run_without(
+    cli: Cli, tmp_path: Path, foreign_libs: dict[str, Path]
+) -> None:
+    options = ["--device", "CPU", "--lib", foreign_libs["wheel"], "--only", "issue-28111"]
+    done = cli("gpu-run", "out", *options, timeout=400)
+    assert done.returncode in (0, 1), done.stderr
+    line = "kernel names: no, steps run without --kernels: "
+    assert line in done.stderr
+    assert "is stripped" in done.stderr
+    assert line in (tmp_path / "out" / "gpu-run.md").read_text()
+    assert (
+        "--kernels"
+        not in json.loads((tmp_path / "out" / "issue-28111.json").read_text())["command"]
+    )
+
+
+def test_weights_beside_the_cpu_where_the_device_has_it_already() -> None:
+    for device in ("CUDA0", "CUDA0+CPU"):
+        words = command_of(gpu_steps.OFFLOAD, device, [], Path("out"))
+        assert words[words.index("--device") + 1] == "CUDA0+CPU"
 
 
 def test_files_that_are_not_its_own_are_kept_and_cost_no_run(
@@ -185,7 +315,8 @@ def test_files_that_are_not_its_own_are_kept_and_cost_no_run(
     _, stderr = run.communicate(timeout=400)
     assert run.returncode == 1, stderr
     assert (tmp_path / "out" / "README.md").read_text() == "mine\n"
-    assert "no index: out/README.md exists" in stderr
+    assert "no index: out/README.md is not of a gpu-run and is kept" in stderr
+    assert "--force" not in stderr
     assert "1 of 1 steps finished" in stderr
 
 

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ggmlprobe.dispatch import cuda_kernels, kernels
+from ggmlprobe.dispatch import cuda_kernels, kernels, passes
 from ggmlprobe.dispatch.classes import dispatch_classes
 from ggmlprobe.record import Kernel
 
@@ -173,4 +173,4 @@ def test_cupti_that_refuses_says_why(cupti: Cupti) -> None:
 def test_without_cupti_the_note_names_the_package(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "cupti", None)
     monkeypatch.setitem(sys.modules, "cupti.cupti", None)
-    assert measured(None, 1) == {1: {"kernels_note": cuda_kernels.NOT_INSTALLED}}
+    assert measured(None, 1) == {1: {"kernels_note": passes.NO_CUPTI}}
