@@ -7,11 +7,11 @@ The bounds are upstream's code, not the machine's: BLAS takes products from 32 o
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import subprocess
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ import pytest
 
 from ggmlprobe import compare, inputs, selftest
 from ggmlprobe.configs import configs_of
+from ggmlprobe.errors import UnknownDevice
 from ggmlprobe.ops import OPS
 from ggmlprobe.record import CaseClasses, Config, Result
 from ggmlprobe.runner import Case, Runner
@@ -275,16 +276,21 @@ def test_experts_are_offloaded(vulkan: Machine) -> None:
 
 
 @pytest.mark.parametrize("kind", ["plugins-0.9", "static", "hashed-2025"])
-def test_builds_old_and_new(foreign_libs: dict[str, Path], cli: Any, kind: str) -> None:
-    # ggml_backend_sched_new has had op_offload since May 2025; this pywhispercpp is of January
-    product = ("op", "mul_mat", "--type", "q8_0", "--m", 8, "--k", 64, "--widths", "1,3", "-t", 1)
-    lib = ("--lib", foreign_libs[kind], "--seeds", 1, "-o", "json")
-    scheduled = cli(*product, "--device", "CPU+CPU", "--buft", "CPU", *lib)
-    if kind == "hashed-2025":
-        assert scheduled.returncode == 2
-        assert scheduled.stderr.splitlines()[-1].endswith("from ggml 0.9 on, or one device")
-        return
-    plain = json.loads(cli(*product, "--device", "CPU", "--buft", "CPU", *lib).stdout)
-    rows = json.loads(scheduled.stdout)["results"]
-    assert [row["backends"] for row in rows] == [["CPU"], ["CPU"]]
-    assert [row["seeds"] for row in rows] == [row["seeds"] for row in plain["results"]]
+def test_builds_old_and_new(foreign_libs: dict[str, Path], kind: str) -> None:
+    machine = Machine(Spec(str(foreign_libs[kind])))
+    plain = machine.config("CPU", "CPU")
+    # the command line refuses it, but these builds have no second device
+    twice = replace(plain, device=replace(plain.device, name="CPU+CPU"))
+    product = {"widths": (1, 3), "type_a": "q8_0", "m": 8, "k": 64}
+    try:
+        # ggml_backend_sched_new has had op_offload since May 2025; this pywhispercpp is of January
+        if kind == "hashed-2025":
+            with pytest.raises(UnknownDevice, match=r"from ggml 0\.9 on, or one device"):
+                machine.run(twice, **product)
+            return
+        scheduled = machine.run(twice, **product)
+        assert [row.backends for row in scheduled.values()] == [["CPU"], ["CPU"]]
+        alone = machine.run(plain, **product)
+        assert [row.seeds for row in scheduled.values()] == [row.seeds for row in alone.values()]
+    finally:
+        machine.worker.stop()

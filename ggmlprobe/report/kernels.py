@@ -112,8 +112,19 @@ def kernel_lines(record: Record) -> list[str]:
             f"- kernels: share of {span} samples in the library at each width, none of them while "
             f"verdicts were taken; dropped, of all samples: {listed or 'none'}"
         )
-    notes: dict[str, list[int]] = {}
+    return lines + _notes(record)
+
+
+def _notes(record: Record) -> list[str]:
+    """What is uncertain, with its widths, and its configs where other ones have no such note."""
+    notes: dict[str, list[Result]] = {}
     for row in record.results:
         for note in filter(None, (row.kernels_note or "").split("; ")):
-            notes.setdefault(ascii_line(note), []).append(row.width)
-    return lines + [f"- kernels at width {ranges(at)}: {note}" for note, at in notes.items()]
+            notes.setdefault(ascii_line(note), []).append(row)
+    configs = {row.config for row in record.results}
+    lines = []
+    for note, rows in notes.items():
+        noted = {row.config: None for row in rows}
+        place = "" if noted.keys() == configs else f" in {', '.join(noted)}"
+        lines.append(f"- kernels at width {ranges(row.width for row in rows)}{place}: {note}")
+    return lines

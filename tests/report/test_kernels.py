@@ -137,3 +137,12 @@ def test_csv_names_every_kernel(sampled: Record) -> None:
     noted = replace(sampled.results[0], kernels_note="late")
     (row,) = csv.DictReader(io.StringIO(render_csv(replace(sampled, results=[noted]))))
     assert (row["kernels"], row["kernels_note"]) == ("void f<1>(int); g; h", "late")
+
+
+def test_a_note_names_its_configs_where_others_have_none(
+    record: Callable[..., Record], result: Callable[..., Result]
+) -> None:
+    server = [result(width, config="c1", kernels_note="not seen") for width in (1, 2)]
+    both = [*(result(width) for width in (1, 2)), *server]
+    assert "- kernels at width 1,2 in c1: not seen" in kernel_lines(record(both))
+    assert "- kernels at width 1,2: not seen" in kernel_lines(record(server))
