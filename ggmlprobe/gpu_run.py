@@ -34,12 +34,14 @@ class Setup:
 
     Attributes:
         device: name. description: of the device.
-        lib: where the library was found. threads: of the CPU.
+        lib: where the library was found. identity: of its files, which a rebuild changes.
+        threads: of the CPU.
     """
 
     device: str
     description: str
     lib: str
+    identity: str | None
     threads: int
 
     def other_than(self, wanted: Setup) -> str:

@@ -118,7 +118,7 @@ def attempt(
     return Attempt(name, args, COMMANDS[name], status, 2.0, said, finding)
 
 
-SETUP = Setup("CPU", "a CPU", "/lib", 2)
+SETUP = Setup("CPU", "a CPU", "/lib", "2df5", 2)
 
 
 def test_finished_steps_are_kept_unless_their_arguments_are_others() -> None:
@@ -158,9 +158,11 @@ def test_another_file_is_refused(tmp_path: Path, text: str) -> None:
 
 
 def test_setups_differ_in_what_is_told() -> None:
-    assert SETUP.other_than(Setup("CPU", "a CPU", "/lib", 2)) == ""
-    assert SETUP.other_than(Setup("CUDA0", "a CPU", "/lib", 1)) == "device CPU, threads 2"
-    assert SETUP.other_than(Setup("CPU", "b", "/b", 2)) == "description a CPU, lib /lib"
+    assert SETUP.other_than(Setup("CPU", "a CPU", "/lib", "2df5", 2)) == ""
+    assert SETUP.other_than(Setup("CUDA0", "a CPU", "/lib", "2df5", 1)) == "device CPU, threads 2"
+    assert SETUP.other_than(Setup("CPU", "b", "/b", "2df5", 2)) == "description a CPU, lib /lib"
+    # a rebuild
+    assert SETUP.other_than(Setup("CPU", "a CPU", "/lib", None, 2)) == "identity 2df5"
 
 
 def test_the_log_says_what_came_of_each_step() -> None:

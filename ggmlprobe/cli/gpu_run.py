@@ -75,8 +75,11 @@ def gpu_run(
     kernels, said = kernel_names(ready, chosen["backend"])
     every = gpu_steps.steps(chosen["backend"], kernels=kernels)
     steps = gpu_steps.steps(chosen["backend"], only, kernels)
-    path = ready["library"]["path"]
-    setup = Setup(chosen["name"], chosen["description"], path, threads or cores())
+    library = ready["library"]
+    setup = Setup(
+        chosen["name"], chosen["description"], library["path"], library["identity"],
+        threads or cores(),
+    )  # fmt: skip
     made(folder)
     attempts = earlier(folder, setup, every)
     common = ["--timeout", HUNG, *(["--lib", lib] if lib is not None else [])]

@@ -265,6 +265,14 @@ def test_a_run_without_time_has_not_passed(cli: Cli, tmp_path: Path) -> None:
     # and the folder is that run's
     done = cli("gpu-run", "out", "--device", "CPU", "--minutes", "0.05", "--threads", "17")
     assert "out holds a run with threads " in done.stderr
+    # of a library that was rebuilt meanwhile
+    state = tmp_path / "out" / "gpu-run.jsonl"
+    setup = json.loads(state.read_text())
+    state.write_text(json.dumps(setup | {"identity": "another"}) + "\n")
+    done = cli("gpu-run", "out", "--device", "CPU", "--minutes", "0.05")
+    assert (done.returncode, done.stderr) == (
+        2, "ggmlprobe: out holds a run with identity another: name another folder\n"
+    )  # fmt: skip
 
 
 @pytest.mark.parametrize(
