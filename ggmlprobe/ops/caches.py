@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from ggmlprobe.errors import Unsupported
 from ggmlprobe.ggml.tensor import Context, Tensor
 from ggmlprobe.ops.attention import Attention, AttentionInputs
 from ggmlprobe.ops.base import BlockGraph, Blocks, Session
@@ -25,6 +26,16 @@ class Caches:
     """
 
     def __init__(self, session: Session, k: Shape, v: Shape | None) -> None:
+        """Allocate them.
+
+        Raises:
+            Unsupported: the session asks for another buffer type, which is for weights.
+        """
+        self.buft = session.backend.info.bufts[0]
+        if session.buft not in (None, self.buft):
+            raise Unsupported(
+                f"attention has no weights for {session.buft}: its caches are in {self.buft}"
+            )
         self._session, self._shapes = session, (k, v)
         self._context = Context(session.library)
         self.k = self._context.new_tensor(*k, "cache_k")
@@ -34,7 +45,6 @@ class Caches:
         except BaseException:
             self._context.close()
             raise
-        self.buft = session.backend.info.bufts[0]
 
     def copy(self) -> Caches:
         """The same data in memory of its own."""

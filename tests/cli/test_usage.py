@@ -213,6 +213,9 @@ def test_buffer_type_that_does_not_take_the_weights(cli: Cli) -> None:
     experts = ("op", "mul_mat_id", "--type", "f32", "--m", "16", "--k", "32", "--experts", "8")
     said = refused_rows(cli(*experts, "--widths", "1", "--buft", "CPU_REPACK"))
     assert said == "CPU_REPACK does not take f32 weights of this shape"
+    for op in ("flash_attn", "attn_nofa"):
+        said = refused_rows(cli("op", op, "--kv", "8", "--widths", "1", "--buft", "CPU_REPACK"))
+        assert said == "attention has no weights for CPU_REPACK: its caches are in CPU"
 
 
 def refused_rows(done: subprocess.CompletedProcess[str]) -> str:
