@@ -191,8 +191,14 @@ def steps_of(folder: Path) -> list[str]:
 def test_a_signal_ends_the_step_that_runs_and_a_later_run_does_the_rest(
     cuda_lib: Path, cuda_env: dict[str, str], tmp_path: Path, number: int
 ) -> None:
+    def heeding() -> None:
+        # whatever these tests were started with: nohup has SIGHUP ignored
+        signal.signal(number, signal.SIG_DFL)
+
     only = ["--only", "endless,threshold"]
-    run = small(cuda_lib, cuda_env, tmp_path, options=only, endless="1")
+    run = small(
+        cuda_lib, cuda_env, tmp_path, options=only, endless="1", preexec_fn=heeding
+    )  # fmt: skip
     begun(run, tmp_path / "out" / "endless.jsonl")
     run.send_signal(number)
     _, stderr = run.communicate(timeout=100)
