@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import dataclasses
 import json
-import signal
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,6 +21,8 @@ FAILED = 2
 UNFINISHED = 3
 """Exit status of a run that has no finding so far, but steps that did not come to their end."""
 INTERRUPTED = 130
+KILLED = -9
+"""What subprocess tells of SIGKILL, which Windows does not have."""
 GRACE = 10.0
 """Seconds a step gets after SIGINT, in which it writes what it has; then SIGKILL."""
 LEAST = 5.0
@@ -87,7 +88,7 @@ class Attempt:
     @property
     def cut_short(self) -> bool:
         """Whether it was ended before its end."""
-        return self.status in (INTERRUPTED, -signal.SIGKILL)
+        return self.status in (INTERRUPTED, KILLED)
 
 
 def load(path: Path) -> tuple[Setup | None, list[Attempt]]:

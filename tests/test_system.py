@@ -17,12 +17,15 @@ from ggmlprobe import system
 # Python runs a sitecustomize first, the child's interpreter too
 ELSEWHERE = """
 import os
+import signal
 import sys
 
 for name in ("fcntl", "grp", "pwd", "resource", "termios"):
     sys.modules[name] = None
 for name in ("fork", "geteuid", "sched_getaffinity"):
     delattr(os, name)
+for name in ("SIGHUP", "SIGPIPE"):
+    delattr(signal, name)
 """
 IMPORT_ALL = """
 import pkgutil

@@ -22,7 +22,8 @@ from ggmlprobe.gpu_steps import Step
 from ggmlprobe.verdict import FINDINGS
 from ggmlprobe.worker.supervisor import PACKAGE_PARENT
 
-SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+# Windows has no SIGHUP
+SIGNALS = [number for number in signal.Signals if number.name in ("SIGINT", "SIGTERM", "SIGHUP")]
 BETWEEN_LOOKS = 0.1
 """Seconds between looks for a signal that came."""
 
@@ -44,7 +45,7 @@ class Runner:
         for each in SIGNALS:
             # a shell has its background commands ignore SIGINT, and what they start; so does nohup
             # with SIGHUP, which is meant
-            if each != signal.SIGHUP or signal.getsignal(each) != signal.SIG_IGN:
+            if each.name != "SIGHUP" or signal.getsignal(each) != signal.SIG_IGN:
                 signal.signal(each, self._count)
         # the very package that runs now, whatever lies in the current folder
         paths = [PACKAGE_PARENT, os.environ.get("PYTHONPATH")]

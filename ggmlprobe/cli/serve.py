@@ -46,8 +46,9 @@ def serve(
     options += ["-t", str(threads)] if threads is not None else []
     options += ["-d", device] if device is not None else []
     options += ["-c"] if cache else []
-    # a client that leaves before its answer must not end the server
-    signal.signal(signal.SIGPIPE, signal.SIG_IGN)
+    if hasattr(signal, "SIGPIPE"):
+        # a client that leaves before its answer must not end the server
+        signal.signal(signal.SIGPIPE, signal.SIG_IGN)
     os.execv(program, [program, *options])
 
 
